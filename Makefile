@@ -1,0 +1,154 @@
+# The one interface for people and for CI: `make help` lists the targets.
+# verify-* targets only read the tree, fix-* targets write it.
+
+SHELL       := bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS   += --no-builtin-rules --no-print-directory
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+BIN     := $(CURDIR)/.bin
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+
+# The modules of go.work, as folders. tools and dev/cluster stand outside: their dependencies would decide ours.
+MODULES = $(shell go list -m -f '{{.Dir}}')
+OUTSIDE = tools dev/cluster
+
+# The real `nats` program, for the demo and the tests that play a person.
+export SEATRIAL_NATS_CLI := $(BIN)/nats
+
+# A KUBECONFIG of your own wins: then no Kubernetes is built or started.
+CLUSTER    := $(if $(KUBECONFIG),,.bin/seatrial-cluster)
+IN_CLUSTER := $(CLUSTER:%=% run --)
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+## Building
+
+.PHONY: build
+build: ## Build the release binaries into .bin/
+	@for dir in services/planner services/executor services/tester services/notifier deploy/provision; do \
+		GOWORK=off CGO_ENABLED=0 go -C $$dir build -trimpath \
+			-ldflags '-s -w -X github.com/seatrial/seatrial/internal/kit/service.Version=$(VERSION)' \
+			-o $(BIN)/seatrial-$${dir##*/} .; \
+	done
+
+.PHONY: cluster
+cluster: .bin/seatrial-cluster ## Build the embedded Kubernetes (12 minutes the first time on two cores)
+
+.bin/seatrial-cluster: $(shell find dev/cluster -type f -not -name '*_test.go' -not -name '*.md')
+	dev/cluster/build.sh $(BIN)/seatrial-cluster
+
+# Each tool for itself, so that `make demo` waits for two of them only. tools/go.mod pins their versions.
+TOOLS := buf golangci-lint gotestsum govulncheck helm nats protoc-gen-go
+
+.PHONY: tools
+tools: $(TOOLS:%=.bin/%) ## Build the tools of tools/go.mod into .bin/
+
+$(TOOLS:%=.bin/%): .bin/%: tools/go.mod
+	GOWORK=off GOBIN=$(BIN) go -C tools install $$(grep -o '[^[:space:]]*/$*$$' tools/go.mod)
+
+## Running
+
+.PHONY: demo
+demo: $(CLUSTER) .bin/helm .bin/nats ## Play the whole story on this machine, on a real Kubernetes
+	go build -o .bin/seatrial-demo ./dev
+	$(IN_CLUSTER) .bin/seatrial-demo -nats $(BIN)/nats -helm $(BIN)/helm
+
+TEST_TIMEOUT ?= 20m
+
+# The embedded Kubernetes goes without the race detector: with it, all of Kubernetes would be compiled once more.
+.PHONY: test
+test: $(CLUSTER) .bin/gotestsum .bin/nats ## Run all tests: unit, on NATS, on Kubernetes, end to end
+	cd dev/cluster && GOWORK=off CGO_ENABLED=0 $(BIN)/gotestsum -- -count=1 -timeout=$(TEST_TIMEOUT) -trimpath ./...
+	$(IN_CLUSTER) $(BIN)/gotestsum -- -race -count=1 -timeout=$(TEST_TIMEOUT) work
+
+.PHONY: test-fast
+test-fast: .bin/gotestsum ## Run the tests that need no Kubernetes
+	.bin/gotestsum -- -short work
+
+FUZZTIME ?= 30s
+
+# Targets are found by name: `go test -list` would run each TestMain, and some of them want a cluster.
+.PHONY: fuzz
+fuzz: ## Run each fuzz target for FUZZTIME
+	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' $(MODULES) | while IFS=: read -r file func; do \
+		go test -run='^$$' -fuzz="^$${func#func }$$" -fuzztime=$(FUZZTIME) "$${file%/*}"; \
+	done
+
+## Checking
+
+.PHONY: verify
+verify: verify-format verify-lint verify-vet verify-proto verify-tidy verify-versions verify-imports ## Run every verify-* target
+
+.PHONY: verify-format
+verify-format: .bin/golangci-lint ## Check that the Go code is formatted
+	.bin/golangci-lint fmt --diff
+
+.PHONY: verify-lint
+verify-lint: .bin/golangci-lint ## Run the linters of .golangci.yaml
+	.bin/golangci-lint run --allow-serial-runners $(MODULES:%=%/...)
+	cd dev/cluster && GOWORK=off CGO_ENABLED=0 GOFLAGS=-trimpath $(BIN)/golangci-lint run --allow-serial-runners # as it is built, so that nothing is compiled twice
+	@! grep -rl --include='*_test.go' 'time\.Sleep' $(MODULES) | xargs -r grep -L testing/synctest | \
+		sed 's/$$/: time.Sleep outside testing\/synctest: poll for what the test waits for/' | grep .
+
+.PHONY: verify-vet
+verify-vet: ## Run go vet
+	go vet work
+
+# What the messages may not break is the last release; before there is one, it is main.
+PROTO_BASE ?= $(shell git describe --tags --abbrev=0 --match 'v*' 2>/dev/null || git merge-base HEAD main 2>/dev/null)
+
+.PHONY: verify-proto
+verify-proto: .bin/buf .bin/protoc-gen-go ## Check the messages: style, generated code, compatibility with the last release
+	.bin/buf lint
+	.bin/buf format --diff --exit-code
+	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; mkdir "$$tmp"/{have,want,base}; \
+	find proto -name '*.pb.go' -exec cp --parents -t "$$tmp/have" {} +; \
+	.bin/buf generate --output "$$tmp/want"; \
+	diff -ru "$$tmp/have" "$$tmp/want" || { echo 'generated code is out of date: make fix-proto' >&2; exit 1; }; \
+	if [ -n "$(PROTO_BASE)" ] && git cat-file -e "$(PROTO_BASE):buf.yaml" 2>/dev/null; then \
+		git archive "$(PROTO_BASE)" buf.yaml proto | tar -x -C "$$tmp/base"; \
+		.bin/buf breaking --against "$$tmp/base"; \
+	fi
+
+.PHONY: verify-tidy
+verify-tidy: ## Check that each go.mod is tidy, on its own
+	@untidy=; for dir in $(MODULES) $(OUTSIDE); do \
+		GOWORK=off go -C $$dir mod tidy -diff || untidy+=" $$dir"; \
+	done; \
+	[ -z "$$untidy" ] || { echo "make fix-tidy:$$untidy" >&2; exit 1; }
+
+.PHONY: verify-versions
+verify-versions: ## Check that the modules of go.work agree on every version
+	go run ./dev/versions
+
+.PHONY: verify-imports
+verify-imports: ## Check who imports whom
+	go run ./dev/imports
+
+.PHONY: vuln
+vuln: .bin/govulncheck ## Look for known vulnerabilities (asks vuln.go.dev, hence not part of verify)
+	.bin/govulncheck $(MODULES:%=%/...)
+
+## Fixing
+
+.PHONY: fix-format
+fix-format: .bin/golangci-lint ## Format the Go code
+	.bin/golangci-lint fmt
+
+.PHONY: fix-proto
+fix-proto: .bin/buf .bin/protoc-gen-go ## Format the messages and generate their Go code
+	.bin/buf format --write
+	.bin/buf generate
+
+.PHONY: fix-tidy
+fix-tidy: ## Bring the go.mod files to one version of everything, and tidy them
+	go work sync
+	@for dir in $(MODULES) $(OUTSIDE); do GOWORK=off go -C $$dir mod tidy; done
+
+.PHONY: clean
+clean: ## Remove what make built
+	rm -rf .bin .cache .bench
