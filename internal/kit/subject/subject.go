@@ -62,6 +62,9 @@ type Release struct {
 // name is a DNS-1123 subdomain, the rule of Kubernetes and Helm for the names that stand in a subject.
 var name = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 
+// word is the form of verbs and kinds.
+var word = regexp.MustCompile(`^[a-z]+$`)
+
 // ParseRelease parses cluster/namespace/name.
 func ParseRelease(s string) (Release, error) {
 	parts := strings.Split(s, "/")
@@ -75,17 +78,28 @@ func ParseRelease(s string) (Release, error) {
 // Validate checks the parts as Kubernetes and Helm do: DNS-1123 names, the release at most 53 characters (Helm's
 // limit), the namespace at most 63 and without dots, the cluster at most 63.
 func (r Release) Validate() error {
-	for _, part := range []struct {
-		field, value string
-		most         int
-	}{{"cluster", r.Cluster, 63}, {"namespace", r.Namespace, 63}, {"release", r.Name, 53}} {
-		if len(part.value) > part.most || !name.MatchString(part.value) {
-			return fmt.Errorf("%w: %s %q: want at most %d characters of a-z, 0-9, - and ., starting and ending with a letter or digit",
-				ErrInvalid, part.field, part.value, part.most)
-		}
+	if err := ValidateCluster(r.Cluster); err != nil {
+		return err
+	}
+	if err := validate("namespace", r.Namespace, 63); err != nil {
+		return err
 	}
 	if strings.Contains(r.Namespace, ".") {
 		return fmt.Errorf("%w: namespace %q: must not contain a dot", ErrInvalid, r.Namespace)
+	}
+	return validate("release", r.Name, 53)
+}
+
+// ValidateCluster checks the name of a cluster.
+func ValidateCluster(cluster string) error { return validate("cluster", cluster, 63) }
+
+// ValidatePool checks the name of a tester pool. The default pool has no name, and needs no check.
+func ValidatePool(pool string) error { return validate("pool", pool, 63) }
+
+func validate(field, value string, most int) error {
+	if len(value) > most || !name.MatchString(value) {
+		return fmt.Errorf("%w: %s %q: want at most %d characters of a-z, 0-9, - and ., starting and ending with a letter or digit",
+			ErrInvalid, field, value, most)
 	}
 	return nil
 }
@@ -115,7 +129,9 @@ func ParseRequest(s string) (verb string, r Release, err error) {
 func CommandExecute(r Release) string { return "seatrial.command.execute." + r.Key() }
 
 // CommandTest returns seatrial.command.test.<cluster>.<namespace>.<release>, or test-<pool> for a named pool.
-func CommandTest(pool string, r Release) string { return "seatrial.command." + testToken(pool) + "." + r.Key() }
+func CommandTest(pool string, r Release) string {
+	return "seatrial.command." + testToken(pool) + "." + r.Key()
+}
 
 // ExecuteFilter returns the filter of the executors of a cluster.
 func ExecuteFilter(cluster string) string {
@@ -182,7 +198,7 @@ func testToken(pool string) string {
 func parse(prefix, s string) (first string, r Release, err error) {
 	tail, ok := strings.CutPrefix(s, prefix)
 	tokens := strings.Split(tail, ".")
-	if !ok || len(tokens) != 4 {
+	if !ok || len(tokens) != 4 || !word.MatchString(tokens[0]) {
 		return "", Release{}, fmt.Errorf("%w: subject %q: want %s<word>.<cluster>.<namespace>.<release>", ErrInvalid, s, prefix)
 	}
 	r, err = fromTokens(s, tokens[1:])

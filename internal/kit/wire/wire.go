@@ -60,12 +60,22 @@ func ContentType(headers map[string][]string, data []byte) (string, error) {
 
 // Unmarshal decodes data into m by its content type. Unknown JSON fields are errors.
 func Unmarshal(headers map[string][]string, data []byte, m proto.Message) error {
+	return unmarshal(headers, data, m, protojson.UnmarshalOptions{})
+}
+
+// UnmarshalKnown is Unmarshal for what another service wrote, which may be newer: JSON fields that are unknown here are
+// left out, as they are in protobuf.
+func UnmarshalKnown(headers map[string][]string, data []byte, m proto.Message) error {
+	return unmarshal(headers, data, m, protojson.UnmarshalOptions{DiscardUnknown: true})
+}
+
+func unmarshal(headers map[string][]string, data []byte, m proto.Message, json protojson.UnmarshalOptions) error {
 	kind, err := ContentType(headers, data)
 	if err != nil {
 		return err
 	}
 	if kind == JSON {
-		err = protojson.Unmarshal(data, m)
+		err = json.Unmarshal(data, m)
 	} else {
 		err = proto.Unmarshal(data, m)
 	}

@@ -30,7 +30,10 @@ type EventData struct {
 	// attributes maps each annotation key that became an attribute to the attribute's name.
 	Attributes map[string]string `protobuf:"bytes,3,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// left_out are the annotations that did not, in key order.
-	LeftOut       []*LeftOut `protobuf:"bytes,4,rep,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
+	LeftOut []*LeftOut `protobuf:"bytes,4,rep,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
+	// shortened says, a line each, what of this data is missing here so that the event stays small. The outcome in
+	// SEATRIAL_OUTCOMES has all of it.
+	Shortened     []string `protobuf:"bytes,5,rep,name=shortened,proto3" json:"shortened,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -93,11 +96,20 @@ func (x *EventData) GetLeftOut() []*LeftOut {
 	return nil
 }
 
+func (x *EventData) GetShortened() []string {
+	if x != nil {
+		return x.Shortened
+	}
+	return nil
+}
+
 // LeftOut is an annotation that did not become an attribute.
 type LeftOut struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Annotation    string                 `protobuf:"bytes,1,opt,name=annotation,proto3" json:"annotation,omitempty"`
-	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Annotation string                 `protobuf:"bytes,1,opt,name=annotation,proto3" json:"annotation,omitempty"`
+	Reason     string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// attribute is set instead of annotation where one of Seatrial's own attributes was left out.
+	Attribute     string `protobuf:"bytes,3,opt,name=attribute,proto3" json:"attribute,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -146,26 +158,35 @@ func (x *LeftOut) GetReason() string {
 	return ""
 }
 
+func (x *LeftOut) GetAttribute() string {
+	if x != nil {
+		return x.Attribute
+	}
+	return ""
+}
+
 var File_seatrial_v1_event_proto protoreflect.FileDescriptor
 
 const file_seatrial_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x17seatrial/v1/event.proto\x12\vseatrial.v1\x1a\x19seatrial/v1/outcome.proto\"\x91\x02\n" +
+	"\x17seatrial/v1/event.proto\x12\vseatrial.v1\x1a\x19seatrial/v1/outcome.proto\"\xaf\x02\n" +
 	"\tEventData\x12.\n" +
 	"\aoutcome\x18\x01 \x01(\v2\x14.seatrial.v1.OutcomeR\aoutcome\x12\x1c\n" +
 	"\tdescribed\x18\x02 \x01(\tR\tdescribed\x12F\n" +
 	"\n" +
 	"attributes\x18\x03 \x03(\v2&.seatrial.v1.EventData.AttributesEntryR\n" +
 	"attributes\x12/\n" +
-	"\bleft_out\x18\x04 \x03(\v2\x14.seatrial.v1.LeftOutR\aleftOut\x1a=\n" +
+	"\bleft_out\x18\x04 \x03(\v2\x14.seatrial.v1.LeftOutR\aleftOut\x12\x1c\n" +
+	"\tshortened\x18\x05 \x03(\tR\tshortened\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"A\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"_\n" +
 	"\aLeftOut\x12\x1e\n" +
 	"\n" +
 	"annotation\x18\x01 \x01(\tR\n" +
 	"annotation\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reasonB;Z9github.com/seatrial/seatrial/proto/seatrial/v1;seatrialv1b\x06proto3"
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1c\n" +
+	"\tattribute\x18\x03 \x01(\tR\tattributeB;Z9github.com/seatrial/seatrial/proto/seatrial/v1;seatrialv1b\x06proto3"
 
 var (
 	file_seatrial_v1_event_proto_rawDescOnce sync.Once

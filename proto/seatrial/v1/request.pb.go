@@ -830,7 +830,7 @@ type Request struct {
 	Test        *TestOptions           `protobuf:"bytes,11,opt,name=test,proto3" json:"test,omitempty"`
 	Force       bool                   `protobuf:"varint,12,opt,name=force,proto3" json:"force,omitempty"`
 	ToRevision  int32                  `protobuf:"varint,13,opt,name=to_revision,json=toRevision,proto3" json:"to_revision,omitempty"`
-	// generation is set when the request is accepted and wants a new state.
+	// generation is set when the request is accepted: a new one if it wants a new state, else that of what it tests.
 	Generation uint32 `protobuf:"varint,14,opt,name=generation,proto3" json:"generation,omitempty"`
 	// fingerprint is a plain digest of chart, inline values and options, where those are all that decides the result.
 	Fingerprint   string `protobuf:"bytes,15,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`

@@ -193,8 +193,10 @@ type Active struct {
 	Failure        *Failure `protobuf:"bytes,16,opt,name=failure,proto3" json:"failure,omitempty"`
 	// rollback_target is where it goes.
 	RollbackTarget *ChartRevision `protobuf:"bytes,17,opt,name=rollback_target,json=rollbackTarget,proto3" json:"rollback_target,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// quarantine_key names what this request has deployed, as the executor said.
+	QuarantineKey string `protobuf:"bytes,18,opt,name=quarantine_key,json=quarantineKey,proto3" json:"quarantine_key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Active) Reset() {
@@ -346,6 +348,13 @@ func (x *Active) GetRollbackTarget() *ChartRevision {
 	return nil
 }
 
+func (x *Active) GetQuarantineKey() string {
+	if x != nil {
+		return x.QuarantineKey
+	}
+	return ""
+}
+
 // OpenCommand is the one command that is out.
 type OpenCommand struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -353,7 +362,7 @@ type OpenCommand struct {
 	// kind is deploy, test or rollback.
 	Kind     string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	IssuedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=issued_at,json=issuedAt,proto3" json:"issued_at,omitempty"`
-	// started_at is the time of the worker's first word.
+	// started_at is when a worker last said that it works on it: a later holder's word counts anew.
 	StartedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	// noworker: the outcome `noworker` has been published.
 	Noworker bool `protobuf:"varint,5,opt,name=noworker,proto3" json:"noworker,omitempty"`
@@ -458,8 +467,10 @@ type RevisionRecord struct {
 	Content    *ChartRevision         `protobuf:"bytes,1,opt,name=content,proto3" json:"content,omitempty"`
 	Generation uint32                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
 	// standing is proven, unproven or bad.
-	Standing      string `protobuf:"bytes,3,opt,name=standing,proto3" json:"standing,omitempty"`
-	Request       string `protobuf:"bytes,4,opt,name=request,proto3" json:"request,omitempty"`
+	Standing string `protobuf:"bytes,3,opt,name=standing,proto3" json:"standing,omitempty"`
+	Request  string `protobuf:"bytes,4,opt,name=request,proto3" json:"request,omitempty"`
+	// verdict of its last test run; a revision that a rollback made has that of its target.
+	Verdict       string `protobuf:"bytes,5,opt,name=verdict,proto3" json:"verdict,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -518,6 +529,13 @@ func (x *RevisionRecord) GetStanding() string {
 func (x *RevisionRecord) GetRequest() string {
 	if x != nil {
 		return x.Request
+	}
+	return ""
+}
+
+func (x *RevisionRecord) GetVerdict() string {
+	if x != nil {
+		return x.Verdict
 	}
 	return ""
 }
@@ -1023,7 +1041,7 @@ const file_seatrial_v1_state_proto_rawDesc = "" +
 	"\n" +
 	"quarantine\x18\v \x03(\v2\x18.seatrial.v1.QuarantinedR\n" +
 	"quarantine\x120\n" +
-	"\x06outbox\x18\f \x03(\v2\x18.seatrial.v1.OutboxEntryR\x06outbox\"\xa3\x06\n" +
+	"\x06outbox\x18\f \x03(\v2\x18.seatrial.v1.OutboxEntryR\x06outbox\"\xca\x06\n" +
 	"\x06Active\x12.\n" +
 	"\arequest\x18\x01 \x01(\v2\x14.seatrial.v1.RequestR\arequest\x12\x14\n" +
 	"\x05phase\x18\x02 \x01(\tR\x05phase\x128\n" +
@@ -1042,7 +1060,8 @@ const file_seatrial_v1_state_proto_rawDesc = "" +
 	"\averdict\x18\x0e \x01(\tR\averdict\x12'\n" +
 	"\x0ffailed_revision\x18\x0f \x01(\x05R\x0efailedRevision\x12.\n" +
 	"\afailure\x18\x10 \x01(\v2\x14.seatrial.v1.FailureR\afailure\x12C\n" +
-	"\x0frollback_target\x18\x11 \x01(\v2\x1a.seatrial.v1.ChartRevisionR\x0erollbackTarget\"\xc6\x02\n" +
+	"\x0frollback_target\x18\x11 \x01(\v2\x1a.seatrial.v1.ChartRevisionR\x0erollbackTarget\x12%\n" +
+	"\x0equarantine_key\x18\x12 \x01(\tR\rquarantineKey\"\xc6\x02\n" +
 	"\vOpenCommand\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x127\n" +
@@ -1055,14 +1074,15 @@ const file_seatrial_v1_state_proto_rawDesc = "" +
 	"cancelling\x12 \n" +
 	"\vunpublished\x18\a \x01(\bR\vunpublished\x129\n" +
 	"\n" +
-	"publish_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tpublishAt\"\x9c\x01\n" +
+	"publish_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tpublishAt\"\xb6\x01\n" +
 	"\x0eRevisionRecord\x124\n" +
 	"\acontent\x18\x01 \x01(\v2\x1a.seatrial.v1.ChartRevisionR\acontent\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x02 \x01(\rR\n" +
 	"generation\x12\x1a\n" +
 	"\bstanding\x18\x03 \x01(\tR\bstanding\x12\x18\n" +
-	"\arequest\x18\x04 \x01(\tR\arequest\"\xc4\x01\n" +
+	"\arequest\x18\x04 \x01(\tR\arequest\x12\x18\n" +
+	"\averdict\x18\x05 \x01(\tR\averdict\"\xc4\x01\n" +
 	"\vQuarantined\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12 \n" +
 	"\vfingerprint\x18\x02 \x01(\tR\vfingerprint\x12\x18\n" +

@@ -1,0 +1,105 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/seatrial/seatrial/internal/kit/subject"
+	"github.com/seatrial/seatrial/internal/kit/wire"
+	seatrialv1 "github.com/seatrial/seatrial/proto/seatrial/v1"
+)
+
+// PublishCommand queues a command for its worker. It returns nil also when this very command is queued already, and
+// ErrSubjectTaken while another one is.
+func (c *Conn) PublishCommand(ctx context.Context, cmd *seatrialv1.Command) error {
+	release, err := subject.ParseRelease(cmd.GetRelease())
+	if err != nil {
+		return fmt.Errorf("publish command %d: %w", cmd.GetNumber(), err)
+	}
+	msg := nats.NewMsg(subject.CommandExecute(release))
+	if test := cmd.GetTest(); test != nil {
+		msg.Subject = subject.CommandTest(test.GetOptions().GetPool(), release)
+	}
+	msg.Header.Set(wire.HeaderContentType, wire.Protobuf)
+	if msg.Data, err = proto.Marshal(cmd); err != nil {
+		return fmt.Errorf("publish command %d of %s: %w", cmd.GetNumber(), release, err)
+	}
+	id := fmt.Sprintf("%s/%d", release, cmd.GetNumber())
+	for {
+		err := c.Publish(ctx, msg, id)
+		if !isCode(err, codeStoreFailed) {
+			return err
+		}
+		_, queued, err := c.queuedCommand(ctx, msg.Subject)
+		switch {
+		case errors.Is(err, ErrNotFound): // acknowledged a moment ago: there is room now
+		case err != nil:
+			return err
+		case queued.GetNumber() == cmd.GetNumber():
+			return nil
+		default:
+			return fmt.Errorf("publish command %d of %s: %w: command %d", cmd.GetNumber(), release, ErrSubjectTaken, queued.GetNumber())
+		}
+	}
+}
+
+// DeleteCommand takes a command out of its queue, be it in work or not. pool is that of a test command. It returns nil
+// when the command is not there any more.
+func (c *Conn) DeleteCommand(ctx context.Context, kind, pool string, r subject.Release, number uint32) error {
+	name := subject.CommandExecute(r)
+	if kind == seatrialv1.CommandTest {
+		name = subject.CommandTest(pool, r)
+	}
+	for {
+		sequence, queued, err := c.queuedCommand(ctx, name)
+		if errors.Is(err, ErrNotFound) || err == nil && queued.GetNumber() != number {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		commands, err := c.JS.Stream(ctx, subject.StreamCommands)
+		if err != nil {
+			return fmt.Errorf("delete command %d of %s: %w", number, r, err)
+		}
+		err = commands.DeleteMsg(ctx, sequence)
+		if err == nil {
+			return nil
+		}
+		// The answer is the same whether it was acknowledged a moment ago or cannot be deleted: look again.
+		if !isCode(err, codeDeleteFailed) {
+			return fmt.Errorf("delete command %d of %s: %w", number, r, err)
+		}
+		if cause := c.pause(ctx, newBackoff().step()); cause != nil {
+			return fmt.Errorf("delete command %d of %s: %w (%w)", number, r, cause, err)
+		}
+	}
+}
+
+// codeDeleteFailed is the answer to the deletion of a message that is not there; the client has no name for it.
+const codeDeleteFailed jetstream.ErrorCode = 10043
+
+// queuedCommand returns the command that is on a subject, as the stream's leader knows it.
+func (c *Conn) queuedCommand(ctx context.Context, name string) (sequence uint64, _ *seatrialv1.Command, err error) {
+	commands, err := c.JS.Stream(ctx, subject.StreamCommands)
+	if err != nil {
+		return 0, nil, fmt.Errorf("command on %s: %w", name, err)
+	}
+	msg, err := commands.GetLastMsgForSubject(ctx, name)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return 0, nil, fmt.Errorf("command on %s: %w", name, ErrNotFound)
+	}
+	if err != nil {
+		return 0, nil, fmt.Errorf("command on %s: %w", name, err)
+	}
+	cmd := &seatrialv1.Command{}
+	if err := wire.Unmarshal(msg.Header, msg.Data, cmd); err != nil {
+		return 0, nil, fmt.Errorf("command on %s: %w", name, err)
+	}
+	return msg.Sequence, cmd, nil
+}
