@@ -1,0 +1,102 @@
+package kube
+
+import (
+	"bytes"
+	"io"
+	"regexp"
+	"strings"
+
+	helmchart "helm.sh/helm/v3/pkg/chart"
+	helmkube "helm.sh/helm/v3/pkg/kube"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+)
+
+// Expect lets Build pass over objects of kinds that the chart itself defines and the API server does not know yet, until
+// the returned function is called: so that a release can be checked before its definitions are made.
+func (h *Helm) Expect(definitions []helmchart.CRD) (forget func()) {
+	h.expected = map[schema.GroupKind]bool{}
+	for _, definition := range definitions {
+		for _, document := range documents(string(definition.File.Data)) {
+			var crd struct {
+				Spec struct {
+					Group string `json:"group"`
+					Names struct {
+						Kind string `json:"kind"`
+					} `json:"names"`
+				} `json:"spec"`
+			}
+			if yaml.Unmarshal([]byte(document), &crd) == nil && crd.Spec.Names.Kind != "" {
+				h.expected[schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}] = true
+			}
+		}
+	}
+	return func() { h.expected = nil }
+}
+
+// Build reads objects.
+func (h *Helm) Build(reader io.Reader, validate bool) (helmkube.ResourceList, error) {
+	if len(h.expected) == 0 {
+		return h.Client.Build(reader, validate)
+	}
+	data, err := io.ReadAll(reader)
+	if err != nil {
+		return nil, err
+	}
+	var known bytes.Buffer
+	for _, document := range documents(string(data)) {
+		if !h.undefined(document) {
+			known.WriteString("---\n" + document + "\n")
+		}
+	}
+	return h.Client.Build(&known, validate)
+}
+
+// undefined says that an object is of an expected kind which the API server does not know yet.
+func (h *Helm) undefined(document string) bool {
+	var object struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+	}
+	if yaml.Unmarshal([]byte(document), &object) != nil {
+		return false
+	}
+	kind := schema.FromAPIVersionAndKind(object.APIVersion, object.Kind).GroupKind()
+	if !h.expected[kind] {
+		return false
+	}
+	mapper, err := h.getter.ToRESTMapper()
+	if err != nil {
+		return false
+	}
+	_, err = mapper.RESTMapping(kind)
+	return meta.IsNoMatchError(err)
+}
+
+// DeleteRest deletes the objects of the manifest old that the manifest new does not have, except for those that Helm is
+// told to keep.
+func (h *Helm) DeleteRest(old, new string) error {
+	before, err := h.Client.Build(strings.NewReader(old), false)
+	if err != nil {
+		return err
+	}
+	after, err := h.Client.Build(strings.NewReader(new), false)
+	if err != nil {
+		return err
+	}
+	rest := before.Difference(after)
+	if len(rest) == 0 {
+		return nil
+	}
+	// Without a target, all of it is too much.
+	_, err = h.Client.Update(rest, nil, false)
+	return err
+}
+
+var separator = regexp.MustCompile(`(?m)^---.*$`)
+
+// documents splits a stream of YAML documents.
+func documents(stream string) []string {
+	return separator.Split(stream, -1)
+}
