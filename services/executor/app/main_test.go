@@ -1,0 +1,24 @@
+package app_test
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"github.com/seatrial/seatrial/internal/kit/kittest"
+	"github.com/seatrial/seatrial/internal/kit/service"
+	"github.com/seatrial/seatrial/services/executor/app"
+)
+
+// childVariable makes this test binary an executor, so that tests can kill and freeze it.
+const childVariable = "EXECUTOR_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childVariable) != "" {
+		cfg := app.Defaults()
+		os.Exit(service.Main("seatrial-executor", os.Args[1:], cfg.Flags, func(ctx context.Context) error {
+			return app.Run(ctx, cfg)
+		}))
+	}
+	kittest.VerifyTestMain(m)
+}

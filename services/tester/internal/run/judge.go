@@ -1,0 +1,123 @@
+package run
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	seatrialv1 "github.com/seatrial/seatrial/proto/seatrial/v1"
+)
+
+// sighting is what the watches show of one test at one moment.
+type sighting struct {
+	// pods are the test itself, or the pods of a Job, oldest first.
+	pods []*corev1.Pod
+	// job is set when the test is a Job.
+	job *batchv1.Job
+	// gone: the object was there and is not any more; pods and job are what was seen last.
+	gone bool
+}
+
+// ruling is what a sighting means.
+type ruling struct {
+	// phase is empty while the test goes on.
+	phase  string
+	reason string
+	// stuck says why the test cannot begin, in a way that does not heal by itself; the run gives it a short grace.
+	stuck string
+}
+
+// judge decides whether a test has ended. The end that Kubernetes reports wins over everything else; an object that
+// vanished before its end was seen is an error, never a success or a failure.
+func judge(s sighting) ruling {
+	var r ruling
+	if s.job != nil {
+		r = judgeJob(s.job)
+	} else if len(s.pods) > 0 {
+		r = judgePod(s.pods[0])
+	}
+	if r.phase != "" {
+		return r
+	}
+	if s.gone {
+		return ruling{phase: seatrialv1.VerdictErrored, reason: "it vanished before its end was seen: somebody deleted it, or its TTL ran out"}
+	}
+	for _, pod := range s.pods {
+		if reason := stuck(pod); reason != "" {
+			return ruling{stuck: reason}
+		}
+	}
+	return r
+}
+
+func judgePod(pod *corev1.Pod) ruling {
+	switch pod.Status.Phase {
+	case corev1.PodSucceeded:
+		return ruling{phase: seatrialv1.VerdictPassed}
+	case corev1.PodFailed:
+		// A pod that the node or the scheduler ended has said nothing about the release.
+		if slices.Contains([]string{"Evicted", "NodeLost", "NodeShutdown", "Preempting", "UnexpectedAdmissionError", "Terminated"}, pod.Status.Reason) {
+			return ruling{phase: seatrialv1.VerdictErrored, reason: join(pod.Status.Reason, pod.Status.Message)}
+		}
+		return ruling{phase: seatrialv1.VerdictFailed, reason: failedBecause(pod)}
+	default:
+		return ruling{}
+	}
+}
+
+// failedBecause names the container that ended badly, and how.
+func failedBecause(pod *corev1.Pod) string {
+	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if end := status.State.Terminated; end != nil && end.ExitCode != 0 {
+			reason := fmt.Sprintf("container %s: exit code %d", status.Name, end.ExitCode)
+			if end.Reason != "" && end.Reason != "Error" {
+				reason += " (" + end.Reason + ")"
+			}
+			return reason
+		}
+	}
+	return join(pod.Status.Reason, pod.Status.Message)
+}
+
+func judgeJob(job *batchv1.Job) ruling {
+	for _, condition := range job.Status.Conditions {
+		if condition.Status != corev1.ConditionTrue {
+			continue
+		}
+		switch condition.Type {
+		case batchv1.JobComplete, batchv1.JobSuccessCriteriaMet:
+			return ruling{phase: seatrialv1.VerdictPassed}
+		case batchv1.JobFailed, batchv1.JobFailureTarget:
+			return ruling{phase: seatrialv1.VerdictFailed, reason: join(condition.Reason, condition.Message)}
+		}
+	}
+	return ruling{}
+}
+
+// unhealing are the waiting reasons of a container that a person must mend.
+var unhealing = []string{
+	"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError",
+	"CreateContainerConfigError", "CreateContainerError", "RunContainerError",
+}
+
+// stuck returns why a pod cannot run, or "".
+func stuck(pod *corev1.Pod) string {
+	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if wait := status.State.Waiting; wait != nil && slices.Contains(unhealing, wait.Reason) {
+			return fmt.Sprintf("container %s (image %s): %s", status.Name, status.Image, join(wait.Reason, wait.Message))
+		}
+	}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse && condition.Reason == corev1.PodReasonUnschedulable {
+			return join(condition.Reason, condition.Message)
+		}
+	}
+	return ""
+}
+
+func join(reason, message string) string {
+	return strings.Trim(reason+": "+message, ": ")
+}
