@@ -10,6 +10,10 @@ MAKEFLAGS   += --no-builtin-rules --no-print-directory
 BIN     := $(CURDIR)/.bin
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
+# Everything is compiled in one way, as for a release, and so each dependency only once. The race detector is the exception.
+export CGO_ENABLED := 0
+export GOFLAGS     += -trimpath
+
 # The modules of go.work, as folders. tools and dev/cluster stand outside: their dependencies would decide ours.
 MODULES = $(shell go list -m -f '{{.Dir}}')
 OUTSIDE = tools dev/cluster
@@ -30,8 +34,7 @@ help: ## List the targets
 .PHONY: build
 build: ## Build the release binaries into .bin/
 	@for dir in services/planner services/executor services/tester services/notifier deploy/provision; do \
-		GOWORK=off CGO_ENABLED=0 go -C $$dir build -trimpath \
-			-ldflags '-s -w -X github.com/seatrial/seatrial/internal/kit/service.Version=$(VERSION)' \
+		GOWORK=off go -C $$dir build -ldflags '-s -w -X github.com/seatrial/seatrial/internal/kit/service.Version=$(VERSION)' \
 			-o $(BIN)/seatrial-$${dir##*/} .; \
 	done
 
@@ -62,8 +65,8 @@ TEST_TIMEOUT ?= 20m
 # The embedded Kubernetes goes without the race detector: with it, all of Kubernetes would be compiled once more.
 .PHONY: test
 test: $(CLUSTER) .bin/gotestsum .bin/nats ## Run all tests: unit, on NATS, on Kubernetes, end to end
-	cd dev/cluster && GOWORK=off CGO_ENABLED=0 $(BIN)/gotestsum -- -count=1 -timeout=$(TEST_TIMEOUT) -trimpath ./...
-	$(IN_CLUSTER) $(BIN)/gotestsum -- -race -count=1 -timeout=$(TEST_TIMEOUT) work
+	cd dev/cluster && GOWORK=off $(BIN)/gotestsum -- -count=1 -timeout=$(TEST_TIMEOUT) ./...
+	CGO_ENABLED=1 $(IN_CLUSTER) $(BIN)/gotestsum -- -race -count=1 -timeout=$(TEST_TIMEOUT) work
 
 .PHONY: test-fast
 test-fast: .bin/gotestsum ## Run the tests that need no Kubernetes
@@ -90,9 +93,9 @@ verify-format: .bin/golangci-lint ## Check that the Go code is formatted
 .PHONY: verify-lint
 verify-lint: .bin/golangci-lint ## Run the linters of .golangci.yaml
 	.bin/golangci-lint run --allow-serial-runners $(MODULES:%=%/...)
-	cd dev/cluster && GOWORK=off CGO_ENABLED=0 GOFLAGS=-trimpath $(BIN)/golangci-lint run --allow-serial-runners # as it is built, so that nothing is compiled twice
-	@! grep -rl --include='*_test.go' 'time\.Sleep' $(MODULES) | xargs -r grep -L testing/synctest | \
-		sed 's/$$/: time.Sleep outside testing\/synctest: poll for what the test waits for/' | grep .
+	cd dev/cluster && GOWORK=off $(BIN)/golangci-lint run --allow-serial-runners
+	@impatient=$$(grep -rl --include='*_test.go' 'time\.Sleep' $(MODULES) | xargs -r grep -L testing/synctest || true); \
+	[ -z "$$impatient" ] || { echo "time.Sleep outside testing/synctest, poll instead: $$impatient" >&2; exit 1; }
 
 .PHONY: verify-vet
 verify-vet: ## Run go vet
