@@ -65,12 +65,8 @@ TEST_TIMEOUT ?= 20m
 # The embedded Kubernetes goes without the race detector: with it, all of Kubernetes would be compiled once more.
 .PHONY: test
 test: $(CLUSTER) .bin/gotestsum .bin/nats ## Run all tests: unit, on NATS, on Kubernetes, end to end
-	cd dev/cluster && GOWORK=off $(BIN)/gotestsum -- -count=1 -timeout=$(TEST_TIMEOUT) ./...
+	$(if $(CLUSTER),cd dev/cluster && GOWORK=off $(BIN)/gotestsum -- -count=1 -timeout=$(TEST_TIMEOUT) ./...)
 	CGO_ENABLED=1 $(IN_CLUSTER) $(BIN)/gotestsum -- -race -count=1 -timeout=$(TEST_TIMEOUT) work
-
-.PHONY: test-fast
-test-fast: .bin/gotestsum ## Run the tests that need no Kubernetes
-	.bin/gotestsum -- -short work
 
 FUZZTIME ?= 30s
 

@@ -9,6 +9,7 @@ require (
 	github.com/seatrial/seatrial/internal/kit v0.0.0
 	github.com/seatrial/seatrial/proto v0.0.0
 	github.com/stretchr/testify v1.12.1
+	k8s.io/apimachinery v0.37.2
 )
 
 require (
@@ -126,7 +127,6 @@ require (
 	helm.sh/helm/v3 v3.22.0 // indirect
 	k8s.io/api v0.37.2 // indirect
 	k8s.io/apiextensions-apiserver v0.37.2 // indirect
-	k8s.io/apimachinery v0.37.2 // indirect
 	k8s.io/apiserver v0.37.2 // indirect
 	k8s.io/cli-runtime v0.37.2 // indirect
 	k8s.io/client-go v0.37.2 // indirect

@@ -177,6 +177,7 @@ func TestTheCommandsOfTheREADME(t *testing.T) {
 	ran := 0
 	for _, block := range console.FindAllStringSubmatch(string(readme), -1) {
 		for _, script := range commands(block[1]) {
+			script = strings.TrimSpace(script)
 			if !strings.HasPrefix(script, "nats ") {
 				continue // make and the services themselves: CI runs them
 			}

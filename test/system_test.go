@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"sync"
 	"testing"
@@ -203,9 +204,7 @@ func (w *world) askDeploy(r subject.Release, name string, archive []byte, body m
 	w.t.Helper()
 	w.upload(name, archive)
 	request := map[string]any{"chart": map[string]any{"object": name}}
-	for key, value := range body {
-		request[key] = value
-	}
+	maps.Copy(request, body)
 	return w.ask(seatrialv1.VerbDeploy, r, request)
 }
 

@@ -70,11 +70,9 @@ type event struct {
 func Play(ctx context.Context, sys *system.System, cfg Config) error {
 	d := &demo{cfg: cfg, url: sys.NATS.URL}
 	for _, watched := range []string{subject.AllOutcomes, subject.AllEvents} {
-		sub, err := sys.Conn.NC.Subscribe(watched, d.see)
-		if err != nil {
+		if _, err := sys.Conn.NC.Subscribe(watched, d.see); err != nil {
 			return fmt.Errorf("watch %s: %w", watched, err)
 		}
-		defer func() { _ = sub.Unsubscribe() }()
 	}
 
 	asExpected := 0

@@ -20,7 +20,6 @@ type scene struct {
 
 // act is what was seen of one scene.
 type act struct {
-	request  string
 	outcomes []*seatrialv1.Outcome
 	events   []event
 }

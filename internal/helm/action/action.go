@@ -6,11 +6,12 @@
 package action
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -191,9 +192,9 @@ func (op *operation) settle(ctx context.Context) {
 
 // running returns what runs by the records, oldest first: the newest one that says `deployed`.
 func (op *operation) running(history []*helmrelease.Release) *seatrialv1.ChartRevision {
-	for i := len(history) - 1; i >= 0; i-- {
-		if history[i].Info.Status == helmrelease.StatusDeployed {
-			return content(history[i])
+	for _, rel := range slices.Backward(history) {
+		if rel.Info.Status == helmrelease.StatusDeployed {
+			return content(rel)
 		}
 	}
 	return nil
@@ -211,20 +212,14 @@ func content(rel *helmrelease.Release) *seatrialv1.ChartRevision {
 // failure makes a failure of an error: classed, in one line, and without any Secret's value.
 func (op *operation) failure(err error) *seatrialv1.Failure {
 	f := fault.Failure(err)
-	f.Class = seatrialv1.ClassFailed
-	if e, ok := errors.AsType[*fault.Error](err); ok {
-		f.Class = e.Class
-	} else if class := kube.Class(err); class != "" {
-		f.Class = class
-	}
+	class := kube.Class(err)
 	f.Mutated = op.records.made != nil
 	if op.helm != nil {
-		if class := op.helm.Class(err); class != "" {
-			f.Class = class
-		}
+		class = op.helm.Class(err)
 		f.Mutated = f.Mutated || op.helm.Mutated()
 		f.Objects = op.helm.Objects()
 	}
+	f.Class = cmp.Or(class, seatrialv1.ClassFailed)
 	how := "failed"
 	if f.GetClass() == seatrialv1.ClassBlocked {
 		how = "is held up"

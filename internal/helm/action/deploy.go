@@ -2,6 +2,7 @@ package action
 
 import (
 	"context"
+	"slices"
 
 	helmaction "helm.sh/helm/v3/pkg/action"
 	helmchart "helm.sh/helm/v3/pkg/chart"
@@ -175,14 +176,15 @@ func waits(o *seatrialv1.UpgradeOptions) bool { return o == nil || o.Wait == nil
 // if anything was ever deployed; nil means that an install is due.
 func currentOf(history []*helmrelease.Release) *helmrelease.Release {
 	ever := false
-	for i := len(history) - 1; i >= 0; i-- {
-		switch history[i].Info.Status {
+	for _, rel := range slices.Backward(history) {
+		switch rel.Info.Status {
 		case helmrelease.StatusDeployed:
-			return history[i]
+			return rel
 		case helmrelease.StatusSuperseded:
 			ever = true
-		case helmrelease.StatusUninstalled:
-			i = 0
+		}
+		if rel.Info.Status == helmrelease.StatusUninstalled {
+			break
 		}
 	}
 	if !ever {

@@ -24,10 +24,6 @@ func (op *operation) admit(rel *helmrelease.Release, tests *seatrialv1.TestOptio
 	op.redactor.AddManifest(rel.Manifest)
 	for _, hook := range rel.Hooks {
 		op.redactor.AddManifest(hook.Manifest)
-		// Helm writes its default down when a hook runs. Written down now, the content does not change later.
-		if len(hook.DeletePolicies) == 0 {
-			hook.DeletePolicies = []helmrelease.HookDeletePolicy{helmrelease.HookBeforeHookCreation}
-		}
 	}
 	op.result.Mutation.Tests = int32(release.CountTests(rel))
 	if err := checkFilters(rel, tests); err != nil {

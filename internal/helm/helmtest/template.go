@@ -52,8 +52,8 @@ const secret = `apiVersion: v1
 kind: Secret
 metadata:
   name: {{ .Release.Name }}-%s
-stringData:
-  %s`
+stringData: %s
+`
 
 const testPod = `apiVersion: v1
 kind: Pod

@@ -1,6 +1,7 @@
 package helmtest
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"strings"
@@ -73,7 +74,7 @@ func WithFile(path, content string) Option {
 
 // WithSecret adds a Secret <release>-<name> with one entry.
 func WithSecret(name, key, value string) Option {
-	return WithFile("templates/"+name+"-secret.yaml", fmt.Sprintf(secret, name, marshal(map[string]string{key: value})))
+	return WithFile("templates/"+name+"-secret.yaml", fmt.Sprintf(secret, name, inline(map[string]string{key: value})))
 }
 
 // NeverReady lets the Deployment's pods run without getting ready.
@@ -88,7 +89,8 @@ func WithoutTests() Option {
 	}
 }
 
-// WithTest adds a test <release>-<name>, or replaces the one of that name: a Pod that runs a shell script.
+// WithTest adds a test <release>-<name>, or replaces the one of that name: a Pod that runs a shell script, in which
+// template expressions work.
 func WithTest(name, script string, options ...HookOption) Option {
 	return withHook(name, testPod, script, options)
 }
@@ -133,9 +135,9 @@ func withHook(name, template, script string, options []HookOption) Option {
 	}
 	content := strings.NewReplacer(
 		"NAME", name,
-		"ANNOTATIONS", strings.TrimSpace(marshalJSON(h.annotations)),
-		"IMAGE", marshalJSON(h.image),
-		"SCRIPT", marshalJSON(endsAtOnce+script),
+		"ANNOTATIONS", inline(h.annotations),
+		"IMAGE", inline(h.image),
+		"SCRIPT", inline(endsAtOnce+script),
 	).Replace(template)
 	return WithFile(tests+name+".yaml", content)
 }
@@ -146,10 +148,9 @@ func marshal(value any) string {
 	return string(data)
 }
 
-func marshalJSON(value any) string {
-	data, err := yaml.Marshal(value)
-	must(err)
-	data, err = yaml.YAMLToJSON(data)
+// inline returns a value as YAML of one line.
+func inline(value any) string {
+	data, err := json.Marshal(value)
 	must(err)
 	return string(data)
 }

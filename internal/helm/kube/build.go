@@ -35,10 +35,11 @@ func (h *Helm) Expect(definitions []helmchart.CRD) (forget func()) {
 	return func() { h.expected = nil }
 }
 
-// Build reads objects.
-func (h *Helm) Build(reader io.Reader, validate bool) (helmkube.ResourceList, error) {
+// Build reads objects. It never validates them: Helm's validation asks the API server's whole OpenAPI document, for every
+// kind, whether the server checks unknown fields by itself. Each one since 1.27 does, and then Helm checks nothing.
+func (h *Helm) Build(reader io.Reader, _ bool) (helmkube.ResourceList, error) {
 	if len(h.expected) == 0 {
-		return h.Client.Build(reader, validate)
+		return h.Client.Build(reader, false)
 	}
 	data, err := io.ReadAll(reader)
 	if err != nil {
@@ -50,7 +51,7 @@ func (h *Helm) Build(reader io.Reader, validate bool) (helmkube.ResourceList, er
 			known.WriteString("---\n" + document + "\n")
 		}
 	}
-	return h.Client.Build(&known, validate)
+	return h.Client.Build(&known, false)
 }
 
 // undefined says that an object is of an expected kind which the API server does not know yet.
@@ -74,18 +75,18 @@ func (h *Helm) undefined(document string) bool {
 	return meta.IsNoMatchError(err)
 }
 
-// DeleteRest deletes the objects of the manifest old that the manifest new does not have, except for those that Helm is
-// told to keep.
-func (h *Helm) DeleteRest(old, new string) error {
-	before, err := h.Client.Build(strings.NewReader(old), false)
+// DeleteRest deletes the objects of the manifest before that the manifest after does not have, except for those that
+// Helm is told to keep.
+func (h *Helm) DeleteRest(before, after string) error {
+	was, err := h.Client.Build(strings.NewReader(before), false)
 	if err != nil {
 		return err
 	}
-	after, err := h.Client.Build(strings.NewReader(new), false)
+	is, err := h.Client.Build(strings.NewReader(after), false)
 	if err != nil {
 		return err
 	}
-	rest := before.Difference(after)
+	rest := was.Difference(is)
 	if len(rest) == 0 {
 		return nil
 	}

@@ -19,6 +19,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
@@ -272,6 +273,25 @@ func TestManyRequestsAreNotHeldBack(t *testing.T) {
 	config := newAPI(t, empty).client(t, Actor{}).Config
 	require.Negative(t, config.QPS, "client-go's own limit, 5 a second, is off")
 	require.Nil(t, config.RateLimiter)
+}
+
+func TestAllClientsOfAProcessAskForTheKindsOnce(t *testing.T) {
+	t.Parallel()
+	answers := map[string]string{
+		"/api":    `{"kind": "APIVersions", "versions": ["v1"]}`,
+		"/apis":   `{"kind": "APIGroupList", "groups": []}`,
+		"/api/v1": `{"kind": "APIResourceList", "groupVersion": "v1", "resources": [{"name": "pods", "kind": "Pod", "namespaced": true}]}`,
+	}
+	server := newAPI(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, answers[r.URL.Path]) })
+	client := server.connect(t)
+	for number := range uint32(3) {
+		mapper, err := client.As(Actor{Number: number}).RESTClientGetter("shop").ToRESTMapper()
+		require.NoError(t, err)
+		mapping, err := mapper.RESTMapping(schema.GroupKind{Kind: "Pod"}, "v1")
+		require.NoError(t, err)
+		require.Equal(t, "pods", mapping.Resource.Resource)
+	}
+	require.Len(t, server.methods(), len(answers))
 }
 
 func TestConnectSaysWhatIsWrong(t *testing.T) {

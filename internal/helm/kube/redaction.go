@@ -202,7 +202,7 @@ func quoteJSON(text string) string {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
-	if encoder.Encode(text) != nil {
+	if err := encoder.Encode(text); err != nil {
 		return text
 	}
 	quoted := strings.TrimSuffix(out.String(), "\n")

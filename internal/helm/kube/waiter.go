@@ -76,7 +76,7 @@ func (c *Client) Helm(ctx context.Context, namespace string, redactor *Redactor,
 	client := helmkube.New(getter)
 	client.Namespace = namespace
 	client.Log = func(format string, args ...any) {
-		log.DebugContext(ctx, redactor.Redact(strings.TrimSpace(fmt.Sprintf(format, args...))))
+		log.DebugContext(ctx, "helm", "says", redactor.Redact(strings.TrimSpace(fmt.Sprintf(format, args...))))
 	}
 	return &Helm{
 		Client: client, ctx: ctx, getter: getter, clientset: observed.Clientset, observer: o, redactor: redactor,
@@ -342,7 +342,7 @@ func gone(err error) (bool, error) {
 
 // until checks until the check says done, and again at each change of the object. late says that it was not done at
 // once. The error is errFailed, an answer of the API server that will not change, its last trouble when its patience is
-// used up, or the end of ctx.
+// used up, or ctx's own.
 func (h *Helm) until(ctx context.Context, info *resource.Info, check func() (bool, error)) (late bool, err error) {
 	if done, err := check(); done || final(err) {
 		return false, err
@@ -355,7 +355,7 @@ func (h *Helm) until(ctx context.Context, info *resource.Info, check func() (boo
 		case <-changed:
 		case <-retry:
 		case <-ctx.Done():
-			return true, context.Cause(ctx)
+			return true, ctx.Err()
 		}
 		done, err := check()
 		if done || final(err) {
@@ -481,10 +481,10 @@ func (h *Helm) unready(left helmkube.ResourceList, checker helmkube.ReadyChecker
 func (h *Helm) stopped(blocking helmkube.ResourceList, subject, state string, cause error, timeout time.Duration) error {
 	var err error
 	switch {
+	case errors.Is(h.ctx.Err(), context.Canceled):
+		return h.remember(fault.New(seatrialv1.ClassInterrupted, "", "%s %s: %w", subject, state, context.Cause(h.ctx)))
 	case errors.Is(cause, context.DeadlineExceeded):
 		err = fault.New(seatrialv1.ClassFailed, "", "%s %s within the time-out of %s", subject, state, timeout)
-	case h.ctx.Err() != nil:
-		return h.remember(fault.New(seatrialv1.ClassInterrupted, "", "%s %s: %w", subject, state, context.Cause(h.ctx)))
 	default:
 		err = fault.New(first(Class(cause), seatrialv1.ClassFailed), "", "%s %s: %w", subject, state, cause)
 	}

@@ -55,34 +55,36 @@ func (c *Conn) DeleteCommand(ctx context.Context, kind, pool string, r subject.R
 	if kind == seatrialv1.CommandTest {
 		name = subject.CommandTest(pool, r)
 	}
+	if err := c.deleteQueued(ctx, name, number); err != nil {
+		return fmt.Errorf("delete command %d of %s: %w", number, r, err)
+	}
+	return nil
+}
+
+// deleteQueued deletes the command on a subject if it has that number.
+func (c *Conn) deleteQueued(ctx context.Context, name string, number uint32) error {
+	commands, err := c.JS.Stream(ctx, subject.StreamCommands)
+	if err != nil {
+		return err
+	}
+	var refused error
 	for {
 		sequence, queued, err := c.queuedCommand(ctx, name)
-		if errors.Is(err, ErrNotFound) || err == nil && queued.GetNumber() != number {
+		switch {
+		case errors.Is(err, ErrNotFound), err == nil && queued.GetNumber() != number:
 			return nil
-		}
-		if err != nil {
+		case err != nil:
 			return err
+		case refused != nil:
+			return refused
 		}
-		commands, err := c.JS.Stream(ctx, subject.StreamCommands)
-		if err != nil {
-			return fmt.Errorf("delete command %d of %s: %w", number, r, err)
-		}
-		err = commands.DeleteMsg(ctx, sequence)
-		if err == nil {
-			return nil
-		}
-		// The answer is the same whether it was acknowledged a moment ago or cannot be deleted: look again.
-		if !isCode(err, codeDeleteFailed) {
-			return fmt.Errorf("delete command %d of %s: %w", number, r, err)
-		}
-		if cause := c.pause(ctx, newBackoff().step()); cause != nil {
-			return fmt.Errorf("delete command %d of %s: %w (%w)", number, r, cause, err)
+		refused = commands.DeleteMsg(ctx, sequence)
+		// The answer is the same whether it was acknowledged a moment ago or must not be deleted: look again.
+		if !errors.Is(refused, jetstream.ErrMsgDeleteUnsuccessful) {
+			return refused
 		}
 	}
 }
-
-// codeDeleteFailed is the answer to the deletion of a message that is not there; the client has no name for it.
-const codeDeleteFailed jetstream.ErrorCode = 10043
 
 // queuedCommand returns the command that is on a subject, as the stream's leader knows it.
 func (c *Conn) queuedCommand(ctx context.Context, name string) (sequence uint64, _ *seatrialv1.Command, err error) {

@@ -206,7 +206,7 @@ func (l Layout) consumers() []consumer {
 			// A message over its deliveries would stay in the stream, skipped and unseen. Who handles it gives it up.
 			MaxDeliver:    -1,
 			MaxAckPending: maxAckPending,
-			Replicas:      l.Replicas,
+			// Replicas are those of its stream, also when they change.
 		}}
 	}
 	all := []consumer{

@@ -198,7 +198,6 @@ func (p provisioner) consumer(ctx context.Context, c consumer) error {
 	want.BackOff = nil
 	want.MaxDeliver = c.config.MaxDeliver
 	want.MaxAckPending = c.config.MaxAckPending
-	want.Replicas = c.config.Replicas
 	if reflect.DeepEqual(has, want) {
 		p.log.DebugContext(ctx, "unchanged", "stream", c.stream, "consumer", c.config.Durable)
 		return nil

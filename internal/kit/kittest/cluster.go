@@ -15,14 +15,14 @@ import (
 	"github.com/seatrial/seatrial/internal/kit/bus"
 )
 
-// Cluster is three servers, on each of which every stream with three replicas lives.
+// Cluster is three servers; whatever has three replicas has one on each.
 type Cluster struct {
 	// URL names all three.
 	URL     string
 	Servers []*Server
 }
 
-// Cluster3 starts a cluster of three, which ends with the test, and provisions it with three replicas of everything.
+// Cluster3 starts a cluster of three that has what layout asks for, which ends with the test.
 func Cluster3(t testing.TB, layout bus.Layout) *Cluster {
 	t.Helper()
 	c := &Cluster{}
@@ -51,7 +51,6 @@ func Cluster3(t testing.TB, layout bus.Layout) *Cluster {
 	}
 	c.URL = strings.Join(urls, ",")
 	c.waitUntilCurrent(t)
-	layout.Replicas = 3
 	require.NoError(t, bus.Provision(t.Context(), Connect(t, c.URL).JS, layout, Logger(t)))
 	return c
 }

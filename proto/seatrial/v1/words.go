@@ -1,3 +1,4 @@
+// Package seatrialv1 is all that passes between Seatrial's services, and the words that stand in it.
 package seatrialv1
 
 // Verbs of requests.
@@ -71,8 +72,8 @@ const (
 
 // What to do after a failure.
 const (
-	OnFailureRollback  = "rollback"
-	OnFailureHold      = "hold"
+	OnFailureRollback = "rollback"
+	OnFailureHold     = "hold"
 )
 
 // CRD policies.

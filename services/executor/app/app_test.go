@@ -153,9 +153,9 @@ spec:
 	// What the frozen one waits for happens: to Helm, a hook that was deleted has run.
 	require.NoError(t, w.client.Clientset.CoreV1().Pods(w.release.Namespace).Delete(t.Context(), "gate", metav1.DeleteOptions{}))
 	require.NoError(t, frozen.Process.Signal(syscall.SIGCONT))
-	w.says(frozen, "Upgrade \\\"web\\\" failed: ")
+	w.says(frozen, `Upgrade \"web\" failed: `)
 	w.says(frozen, "the gate is closed")
-	w.says(frozen, `"msg":"taken over"`)
+	w.says(frozen, `"msg":"lost"`, `"msg":"taken over"`)
 	require.Equal(t, []string{"1 superseded", "2 failed", "3 superseded", "4 deployed"}, w.statuses())
 	require.NotContains(t, w.configMaps(), "late")
 

@@ -74,22 +74,21 @@ func (e *executor) deploy(ctx context.Context, order action.Order) *action.Resul
 	digest := order.Command.GetDeploy().GetChartDigest()
 	data, err := e.conn.GetObject(ctx, subject.ObjectsCharts, digest, chart.MaxArchive)
 	var archive *chart.Archive
-	switch {
-	case errors.Is(err, bus.ErrNotFound):
-		err = fault.New(seatrialv1.ClassFailed, "ask for the deploy again: the planner stores the chart anew", "%w", err)
-	case err == nil:
+	if err == nil {
 		archive, err = chart.Load(data)
 	}
 	if err == nil && archive.Digest != digest {
-		err = fault.New(seatrialv1.ClassFailed, "ask for the deploy again: the planner stores the chart anew",
-			"the archive %s in %s has the digest %s", digest, subject.ObjectsCharts, archive.Digest)
+		err = fmt.Errorf("the archive %s in %s has the digest %s", digest, subject.ObjectsCharts, archive.Digest)
 	}
 	if err != nil {
+		// The planner has checked this chart: whatever is wrong with its archive says nothing against the inputs.
+		err = fault.New(seatrialv1.ClassTransient, "ask for the deploy again: the planner stores the chart anew",
+			"fetch the chart of %s: %w", order.Command.GetRelease(), err)
 		return &action.Result{
 			Mutation:  &seatrialv1.Mutation{Action: action.Upgrade},
 			Requested: order.Command.GetRequested(),
 			Running:   order.Command.GetRunning(),
-			Failure:   fault.Failure(fmt.Errorf("fetch the chart of %s: %w", order.Command.GetRelease(), err)),
+			Failure:   fault.Failure(err),
 		}
 	}
 	return e.runner.Deploy(ctx, order, archive)

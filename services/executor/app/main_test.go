@@ -5,7 +5,6 @@ import (
 	"os"
 	"testing"
 
-	"github.com/seatrial/seatrial/internal/kit/kittest"
 	"github.com/seatrial/seatrial/internal/kit/service"
 	"github.com/seatrial/seatrial/services/executor/app"
 )
@@ -14,11 +13,11 @@ import (
 const childVariable = "EXECUTOR_TEST_CHILD"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(childVariable) != "" {
-		cfg := app.Defaults()
-		os.Exit(service.Main("seatrial-executor", os.Args[1:], cfg.Flags, func(ctx context.Context) error {
-			return app.Run(ctx, cfg)
-		}))
+	if os.Getenv(childVariable) == "" {
+		os.Exit(m.Run())
 	}
-	kittest.VerifyTestMain(m)
+	cfg := app.Defaults()
+	os.Exit(service.Main("seatrial-executor", os.Args[1:], cfg.Flags, func(ctx context.Context) error {
+		return app.Run(ctx, cfg)
+	}))
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -120,22 +121,22 @@ func (w *world) spawn(cfg app.Config) *process {
 	return p
 }
 
-// says waits for a line of the process's log that has this text.
-func (w *world) says(p *process, text string) {
+// says waits for a line of the process's log that has one of these texts.
+func (w *world) says(p *process, texts ...string) {
 	w.Helper()
 	deadline := time.After(patience)
 	for {
 		select {
 		case line, ok := <-p.lines:
 			if !ok {
-				require.Fail(w, "the process ended without saying "+text)
+				require.Fail(w, "the process ended without saying", "%q", texts)
 			}
 			w.Log(line)
-			if strings.Contains(line, text) {
+			if slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(line, text) }) {
 				return
 			}
 		case <-deadline:
-			require.Fail(w, "the process does not say "+text)
+			require.Fail(w, "the process does not say", "%q", texts)
 		}
 	}
 }
@@ -174,14 +175,14 @@ func (w *world) until(number uint32, kind string) *pb.Outcome {
 	w.Helper()
 	outcomes, err := w.conn.JS.Stream(w.Context(), subject.StreamOutcomes)
 	require.NoError(w, err)
-	found := &pb.Outcome{}
+	var found *pb.Outcome
 	require.Eventually(w, func() bool {
 		msg, err := outcomes.GetLastMsgForSubject(w.Context(), subject.Outcome(kind, w.release))
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			return false
 		}
 		require.NoError(w, err)
-		*found = pb.Outcome{} //nolint:govet // nobody holds it yet
+		found = &pb.Outcome{}
 		require.NoError(w, wire.Unmarshal(msg.Header, msg.Data, found))
 		return found.Number == number
 	}, patience, tick, "no outcome %s of command %d", kind, number)

@@ -68,9 +68,9 @@ func (u uploads) Get(ctx context.Context, name string, limit int64) ([]byte, err
 	data, err := u.conn.GetObject(ctx, subject.ObjectsUploads, name, limit)
 	switch {
 	case errors.Is(err, bus.ErrNotFound):
-		return nil, fault.New(pb.ClassRejected, "upload it: nats object put "+subject.ObjectsUploads+" <file>", "chart: %w", err)
+		return nil, fault.New(pb.ClassRejected, "upload it: nats object put "+subject.ObjectsUploads+" <file>", "%w", err)
 	case errors.Is(err, bus.ErrTooLarge):
-		return nil, fault.New(pb.ClassRejected, "make the packaged chart smaller", "chart: %w", err)
+		return nil, fault.New(pb.ClassRejected, "make the packaged chart smaller", "%w", err)
 	}
 	return data, err
 }

@@ -65,7 +65,7 @@ func (t *tester) do(ctx context.Context, claim *bus.Claim) (*seatrialv1.Outcome,
 		return nil, err
 	}
 	outcome := claim.Outcome(seatrialv1.KindTested)
-	outcome.TestRun, outcome.Message = result.Run, run.Summary(result.Run)
+	outcome.TestRun, outcome.Failure, outcome.Message = result.Run, result.Failure, run.Summary(result.Run)
 	return outcome, nil
 }
 

@@ -34,7 +34,7 @@ func (r *Relay) Handle(ctx context.Context, msg jetstream.Msg) error {
 		return bus.Dead(err)
 	}
 	var o seatrialv1.Outcome
-	if err := wire.Unmarshal(msg.Headers(), msg.Data(), &o); err != nil {
+	if err := wire.UnmarshalKnown(msg.Headers(), msg.Data(), &o); err != nil {
 		return bus.Dead(err)
 	}
 	if o.GetKind() != kind || o.GetRelease() != release.String() {

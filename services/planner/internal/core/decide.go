@@ -1,9 +1,9 @@
 // Package core decides what happens to a release. It is pure: no clock, no I/O, no randomness. The same state, time,
 // jitter and input give the same step, byte for byte. All policy of the planner is here and nowhere else.
 //
-// Read it in this order: decide.go and input.go (what goes in and out), table.go (which input means what in which
-// phase), then the transitions, each file one concept: accept, supersede, deploy, test, rollback, retry, watchdog,
-// settle; and what is remembered: proof, quarantine.
+// Read it in this order: decide.go and input.go (what goes in and out), table.go (what an input does in which phase),
+// then the transitions, each file one concept: accept, supersede, deploy, test, rollback, settle; the commands: command,
+// retry, watchdog; and what is remembered of a release: memory, proof, quarantine.
 package core
 
 import (

@@ -42,7 +42,7 @@ func TestWhateverHappens(t *testing.T) {
 			"planner starts": with(func() { w.fetching = Resolving(w.state).GetId() }),
 			"":               with(w.nothingLost),
 		}
-		for range 5 { // some 150 steps in all
+		for range 3 { // some 100 steps in all
 			t.Repeat(actions)
 		}
 		w.t, w.lucky = t, true

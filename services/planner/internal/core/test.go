@@ -73,7 +73,8 @@ func (d *decision) testsErrored() {
 	a := d.state.Active
 	d.endRun(pb.VerdictErrored)
 	a.ErrorAttempt++
-	if a.ErrorAttempt < a.Request.GetTest().GetErrorAttempts() {
+	// A run that failed for good would end in the same way: its filter names an unknown test, its record is not what it was.
+	if d.outcome.GetFailure().GetClass() != pb.ClassFailed && a.ErrorAttempt < a.Request.GetTest().GetErrorAttempts() {
 		if !d.giveWay() {
 			d.command()
 		}

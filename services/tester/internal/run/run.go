@@ -17,6 +17,7 @@ import (
 
 	"github.com/seatrial/seatrial/internal/helm/kube"
 	"github.com/seatrial/seatrial/internal/helm/release"
+	"github.com/seatrial/seatrial/internal/kit/fault"
 	"github.com/seatrial/seatrial/internal/kit/subject"
 	seatrialv1 "github.com/seatrial/seatrial/proto/seatrial/v1"
 )
@@ -42,6 +43,8 @@ type Runner struct {
 // Result is a run that has come to its end.
 type Result struct {
 	Run *seatrialv1.TestRun
+	// Failure says why a run that ended in `errored` would do so again; else it is nil.
+	Failure *seatrialv1.Failure
 	// CleanUp deletes what the delete policies say, and whatever still runs. It is apart from the run so that the
 	// verdict need not wait for it; it needs the command's lease.
 	CleanUp func(ctx context.Context) error
@@ -72,6 +75,8 @@ func (r Runner) Run(ctx context.Context, rel *helmrelease.Release, command *seat
 	}
 	plan, err := newPlan(rel, options.GetFilters())
 	if err != nil {
+		// The same run would end in the same way.
+		result.Failure = fault.Failure(fault.New(seatrialv1.ClassFailed, "ask again with names of the chart's tests", "%w", err))
 		return result.errored("%v", err), nil
 	}
 	if plan.tests == 0 {
