@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -175,7 +176,10 @@ func TestWatchTellsAllKeysAndThenEachChange(t *testing.T) {
 		return fmt.Sprintf("%s %d @%d", r.Key(), generation, revision)
 	}
 	before := []string{put(r, 1), put(other, 1)}
-	watching := kittest.Connect(t, s.URL)
+	said := &lines{}
+	watching, err := bus.Connect(t.Context(), bus.Config{URL: s.URL}, slog.New(slog.NewTextHandler(said, nil)))
+	require.NoError(t, err)
+	defer watching.NC.Close()
 	start(t, func(ctx context.Context) error { return openStates(t, watching).Watch(ctx, tell(seen)) })
 	start(t, func(ctx context.Context) error {
 		return openStates(t, watching).WatchKey(ctx, r.Key(), tell(seenOfOne))
@@ -184,12 +188,14 @@ func TestWatchTellsAllKeysAndThenEachChange(t *testing.T) {
 	require.Equal(t, before[1], receive(t, seen, "another key"))
 	require.Equal(t, before[0], receive(t, seenOfOne, "the key"))
 
-	_, err := c.JS.Publish(t.Context(), "$KV.seatrial-releases."+r.Key(), []byte("\xff\xff"))
+	_, err = c.JS.Publish(t.Context(), "$KV.seatrial-releases."+r.Key(), []byte("\xff\xff"))
 	require.NoError(t, err, "an unreadable value is left out")
 	after := put(other, 2)
 	require.Equal(t, after, receive(t, seen, "a change"))
 
 	s.Restart(t)
+	// Left to itself, a watcher notices its end much later.
+	eventually(t, func() bool { return said.has("the connection was made anew") }, "the watch starts again at once")
 	after = put(r, 3)
 	for receive(t, seen, "a change after the restart") != after { // some may come again before it
 	}

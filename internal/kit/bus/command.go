@@ -30,20 +30,23 @@ func (c *Conn) PublishCommand(ctx context.Context, cmd *seatrialv1.Command) erro
 		return fmt.Errorf("publish command %d of %s: %w", cmd.GetNumber(), release, err)
 	}
 	id := fmt.Sprintf("%s/%d", release, cmd.GetNumber())
-	for {
+	for pause := newBackoff(); ; {
 		err := c.Publish(ctx, msg, id)
 		if !isCode(err, codeStoreFailed) {
 			return err
 		}
-		_, queued, err := c.queuedCommand(ctx, msg.Subject)
+		_, queued, lookup := c.queuedCommand(ctx, msg.Subject)
 		switch {
-		case errors.Is(err, ErrNotFound): // acknowledged a moment ago: there is room now
-		case err != nil:
-			return err
+		case errors.Is(lookup, ErrNotFound): // acknowledged a moment ago, or it is the whole stream that is full
+		case lookup != nil:
+			return lookup
 		case queued.GetNumber() == cmd.GetNumber():
 			return nil
 		default:
 			return fmt.Errorf("publish command %d of %s: %w: command %d", cmd.GetNumber(), release, ErrSubjectTaken, queued.GetNumber())
+		}
+		if cause := c.pause(ctx, pause.step()); cause != nil {
+			return fmt.Errorf("%w (%w)", err, cause)
 		}
 	}
 }
@@ -67,7 +70,7 @@ func (c *Conn) deleteQueued(ctx context.Context, name string, number uint32) err
 	if err != nil {
 		return err
 	}
-	var refused error
+	var failure error
 	for {
 		sequence, queued, err := c.queuedCommand(ctx, name)
 		switch {
@@ -75,13 +78,13 @@ func (c *Conn) deleteQueued(ctx context.Context, name string, number uint32) err
 			return nil
 		case err != nil:
 			return err
-		case refused != nil:
-			return refused
+		case failure != nil:
+			return failure
 		}
-		refused = commands.DeleteMsg(ctx, sequence)
+		failure = commands.DeleteMsg(ctx, sequence)
 		// The answer is the same whether it was acknowledged a moment ago or must not be deleted: look again.
-		if !errors.Is(refused, jetstream.ErrMsgDeleteUnsuccessful) {
-			return refused
+		if !errors.Is(failure, jetstream.ErrMsgDeleteUnsuccessful) {
+			return failure
 		}
 	}
 }

@@ -80,6 +80,26 @@ func testAdmission(t *testing.T, p place) {
 	leave <- struct{}{}
 }
 
+func TestPublishCommandWaitsForRoomInTheStream(t *testing.T) {
+	t.Parallel()
+	c := kittest.Connect(t, kittest.Provisioned(t, layout()).URL)
+	full := streamConfig(t, c, subject.StreamCommands)
+	full.MaxBytes = 1
+	_, err := c.JS.UpdateStream(t.Context(), full)
+	require.NoError(t, err)
+	r := newRelease()
+	published := make(chan error, 1)
+	go func() { published <- c.PublishCommand(t.Context(), deployCommand(r, 1)) }()
+	sent := c.NC.Stats().OutMsgs
+	eventually(t, func() bool { return c.NC.Stats().OutMsgs > sent+6 }, "it is tried again")
+	require.Empty(t, published)
+	full.MaxBytes = -1
+	_, err = c.JS.UpdateStream(t.Context(), full)
+	require.NoError(t, err)
+	require.NoError(t, receive(t, published, "the end"))
+	require.True(t, queued(t, c, r))
+}
+
 func TestTheSameCommandIsKnownAgainWhenTheStreamHasForgottenItsID(t *testing.T) {
 	t.Parallel()
 	c := kittest.Connect(t, kittest.Provisioned(t, layout()).URL)
@@ -88,6 +108,24 @@ func TestTheSameCommandIsKnownAgainWhenTheStreamHasForgottenItsID(t *testing.T) 
 	require.NoError(t, err)
 	require.NoError(t, c.PublishCommand(t.Context(), deployCommand(r, 1)))
 	require.Len(t, messages(t, c, subject.StreamCommands, subject.AllCommands), 1)
+}
+
+func TestDeleteCommandIsContentWhenTheCommandIsAcknowledgedMeanwhile(t *testing.T) {
+	t.Parallel()
+	s := kittest.Provisioned(t, layout())
+	c := kittest.Connect(t, s.URL)
+	r := newRelease()
+	require.NoError(t, c.PublishCommand(t.Context(), deployCommand(r, 1)))
+	proxy := kittest.NewProxy(t, s.URL)
+	held := proxy.HoldBefore(on("$JS.API.STREAM.MSG.DELETE."))
+	deleting := kittest.Connect(t, proxy.URL)
+	deleted := make(chan error, 1)
+	go func() { deleted <- deleting.DeleteCommand(t.Context(), seatrialv1.CommandDeploy, "", r, 1) }()
+	receive(t, held, "the deletion is on its way")
+	start(t, executor(t, s.URL, "a", deploys("a")).Run)
+	requireSettled(t, c, r, 1, "a")
+	proxy.Resume()
+	require.NoError(t, receive(t, deleted, "the end"))
 }
 
 func TestDeleteCommandTakesOutThatCommandOnly(t *testing.T) {

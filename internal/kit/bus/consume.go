@@ -71,6 +71,9 @@ const (
 // free slot, so that none waits in this process. When the consumer is gone, Consume waits until it is there again,
 // and the connection is not healthy meanwhile. It returns ErrClosed when the connection is closed for good.
 func (c *Conn) Consume(ctx context.Context, o ConsumeOptions, h Handler) error {
+	if o.Slots < 1 {
+		return fmt.Errorf("consumer %s/%s: slots %d: want at least 1", o.Stream, o.Durable, o.Slots)
+	}
 	handlerCtx, cancel := outlive(ctx, o.Grace, ErrShutdown)
 	defer cancel()
 	w := &work{conn: c, options: o, handler: h, slots: make(chan struct{}, o.Slots)}

@@ -134,6 +134,12 @@ func TestAMessageThatIsGivenUpIsADeadLetterWithAllThatItWas(t *testing.T) {
 	require.Equal(t, "3", letters[2].Header.Get(bus.HeaderDeadSequence))
 }
 
+func TestConsumeWantsASlot(t *testing.T) {
+	t.Parallel()
+	c := kittest.Connect(t, kittest.NATS(t).URL)
+	require.ErrorContains(t, c.Consume(t.Context(), requests(0), nil), "SEATRIAL_REQUESTS/planner: slots 0")
+}
+
 func TestAMessageIsFetchedOnlyForAFreeSlot(t *testing.T) {
 	t.Parallel()
 	s := kittest.Provisioned(t, layout())

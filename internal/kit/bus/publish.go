@@ -88,7 +88,7 @@ func (c *Conn) checkSize(msg *nats.Msg) error {
 
 // refused says that trying again would not help.
 func refused(err error) bool {
-	if errors.Is(err, ErrTooLarge) || errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrBadSubject) {
+	if errors.Is(err, ErrTooLarge) || errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrBadSubject) {
 		return true
 	}
 	api, ok := errors.AsType[*jetstream.APIError](err)

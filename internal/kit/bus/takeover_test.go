@@ -36,6 +36,9 @@ func testCutOff(t *testing.T, p place) {
 	claim := receive(t, second.claims, "the second one takes over")
 	require.True(t, claim.Recovering)
 	require.Greater(t, claim.Fence(), cutOff.Fence())
+	row := ledgerRow(t, c, r)
+	require.Equal(t, claim.Fence(), row.GetFence())
+	require.Equal(t, "second", row.GetHolder())
 	require.ErrorIs(t, cutOff.Gate.Check(), bus.ErrLeaseLost)
 	require.ErrorIs(t, receive(t, first.ended, "the first one's context ends"), bus.ErrLeaseLost)
 
@@ -45,6 +48,34 @@ func testCutOff(t *testing.T, p place) {
 	require.NoError(t, claim.Gate.Check())
 	second.leave <- nil
 	requireSettled(t, c, r, 1, "second")
+}
+
+func TestAVerdictOfAHolderWhoseLeaseIsLostIsDropped(t *testing.T) {
+	t.Parallel()
+	s := kittest.Provisioned(t, impatient(1))
+	c := kittest.Connect(t, s.URL)
+	r := newRelease()
+	proxy := kittest.NewProxy(t, s.URL)
+	calls := make(chan int, 10)
+	n := 0
+	w := executor(t, proxy.URL, "a", func(ctx context.Context, claim *bus.Claim) (*seatrialv1.Outcome, error) {
+		n++
+		calls <- n
+		if n > 1 {
+			return verdict(claim, "recovered"), nil
+		}
+		<-ctx.Done()
+		return verdict(claim, "stale"), nil // what it was doing when it lost the lease may be half done
+	})
+	w.Slots = 1
+	w.LeaseTTL = shortLease
+	start(t, w.Run)
+	require.NoError(t, c.PublishCommand(t.Context(), deployCommand(r, 1)))
+	receive(t, calls, "the work begins")
+	proxy.Hold()
+	eventually(t, func() bool { return leaseHolder(t, c, r) == "" }, "the lease runs out")
+	proxy.Resume()
+	requireSettled(t, c, r, 1, "recovered")
 }
 
 func TestTheTimeOfALeaseCountsFromWhenItsRenewalWasSent(t *testing.T) {

@@ -90,6 +90,15 @@ func TestUnmarshalTellsATypo(t *testing.T) {
 	require.ErrorIs(t, wire.Unmarshal(map[string][]string{"Content-Type": {"text/plain"}}, nil, &seatrialv1.DeployRequest{}), wire.ErrContentType)
 }
 
+func TestUnmarshalKnownLeavesOutWhatANewerServiceAdded(t *testing.T) {
+	got := &seatrialv1.Outcome{}
+	require.NoError(t, wire.UnmarshalKnown(nil, []byte(`{"id": "1", "colour": "green", "testRun": {"verdict": "passed", "mood": 1}}`), got))
+	require.Equal(t, "1", got.GetId())
+	require.Equal(t, "passed", got.GetTestRun().GetVerdict())
+	require.Error(t, wire.UnmarshalKnown(nil, []byte(`{"id": 1`), got))
+	require.ErrorIs(t, wire.UnmarshalKnown(map[string][]string{"Content-Type": {"text/plain"}}, nil, got), wire.ErrContentType)
+}
+
 func TestMarshalJSONIsCompactAndAlwaysTheSame(t *testing.T) {
 	o := &seatrialv1.Outcome{
 		Id: "1", Message: "a < b & c", Time: timestamppb.New(timestamppb.Now().AsTime()),
