@@ -55,8 +55,8 @@ func TestAnUpgradeThatNeverGetsReadyNamesTheObjectAndWhatItWaitsFor(t *testing.T
 	w := newWorld(t)
 	w.done(w.deploy(pack(t, "1.0.0", files{"templates/app.yaml": app("web", "sleep 1000")})))
 	broken := pack(t, "1.1.0", files{"templates/app.yaml": app("web", "echo cannot go on; exit 3")})
-	r := w.deploy(broken, withUpgrade(func(o *pb.UpgradeOptions) { o.Timeout = "6s" }))
-	f := w.failed(r, pb.ClassFailed, "local/"+w.namespace+"/web: upgrade failed", "Deployment "+w.namespace+"/web is not ready within the time-out of 6s")
+	r := w.deploy(broken, withUpgrade(func(o *pb.UpgradeOptions) { o.Timeout = "15s" }))
+	f := w.failed(r, pb.ClassFailed, "local/"+w.namespace+"/web: upgrade failed", "Deployment "+w.namespace+"/web is not ready within the time-out of 15s")
 	require.True(t, f.Mutated)
 	require.Len(t, f.Objects, 1)
 	report := f.Objects[0]

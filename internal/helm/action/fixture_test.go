@@ -57,7 +57,7 @@ func (w *world) order(cmd *pb.Command) Order {
 func (w *world) deploy(archive *chart.Archive, change ...func(*pb.Command)) *Result {
 	w.Helper()
 	cmd := &pb.Command{Requested: archive.Info, Action: &pb.Command_Deploy{Deploy: &pb.DeployCommand{
-		ChartDigest: archive.Digest, Upgrade: &pb.UpgradeOptions{Timeout: "30s"}, Test: &pb.TestOptions{},
+		ChartDigest: archive.Digest, Upgrade: &pb.UpgradeOptions{Timeout: "2m"}, Test: &pb.TestOptions{},
 	}}}
 	for _, c := range change {
 		c(cmd)
@@ -68,7 +68,7 @@ func (w *world) deploy(archive *chart.Archive, change ...func(*pb.Command)) *Res
 func (w *world) rollback(to int32, digest string, change ...func(*pb.Command)) *Result {
 	w.Helper()
 	cmd := &pb.Command{Action: &pb.Command_Rollback{Rollback: &pb.RollbackCommand{
-		ToRevision: to, ManifestDigest: digest, Upgrade: &pb.UpgradeOptions{Timeout: "30s"},
+		ToRevision: to, ManifestDigest: digest, Upgrade: &pb.UpgradeOptions{Timeout: "2m"},
 	}}}
 	for _, c := range change {
 		c(cmd)

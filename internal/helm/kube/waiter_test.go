@@ -188,7 +188,7 @@ func TestAContainerThatDiesAtOnceIsNeverReady(t *testing.T) {
 			t.Parallel()
 			client := helmtest.Connect(t)
 			helm := newHelm(t, client, helmtest.Namespace(t, client))
-			err := helm.Wait(create(t, helm, workload("Deployment", script, "", "")), limit)
+			err := helm.Wait(create(t, helm, workload("Deployment", script, "", "")), 3*limit)
 			require.ErrorContains(t, err, "Deployment")
 			require.ErrorContains(t, err, "exit code 3")
 		})

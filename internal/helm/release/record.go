@@ -5,13 +5,15 @@ import (
 	"compress/gzip"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 
 	helmrelease "helm.sh/helm/v3/pkg/release"
 )
 
-// maxDecoded bounds a record that is read, in bytes of JSON. A Secret holds 1 MiB; more than this can only be a bomb.
+// maxDecoded bounds a record that is read, in bytes of JSON. What is more than that was never written by Helm from a
+// chart within its limits; cut off, it is no JSON.
 const maxDecoded = 256 << 20
 
 // EncodedSize returns how many bytes the record of a release has in its Secret.
@@ -50,19 +52,16 @@ func decode(data []byte) (*helmrelease.Release, error) {
 	if err != nil {
 		return nil, err
 	}
-	plain, err := io.ReadAll(io.LimitReader(r, maxDecoded+1))
+	plain, err := io.ReadAll(io.LimitReader(r, maxDecoded))
 	if err != nil {
 		return nil, err
-	}
-	if len(plain) > maxDecoded {
-		return nil, fmt.Errorf("over %d bytes", maxDecoded)
 	}
 	rel := &helmrelease.Release{}
 	if err := json.Unmarshal(plain, rel); err != nil {
 		return nil, err
 	}
 	if rel.Info == nil {
-		return nil, fmt.Errorf("no info")
+		return nil, errors.New("it is empty")
 	}
 	return rel, nil
 }

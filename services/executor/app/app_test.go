@@ -22,7 +22,7 @@ func TestCommandsAreCarriedOutAndTold(t *testing.T) {
 	annotations := map[string]string{"commit_sha": "c0ffee"}
 	one := w.store(helmtest.Web("1.0.0", helmtest.WithAnnotations(annotations)))
 
-	number := w.deploy(one, "60s")
+	number := w.deploy(one, "2m")
 	started := w.until(number, pb.KindDeploying)
 	require.Equal(t, "1.0.0", started.Requested.Version)
 	require.Equal(t, annotations, started.Requested.Annotations, "also of what has not run yet")
@@ -74,12 +74,12 @@ func TestAChartThatIsNotThereOrNotWhatItIsCalledIsRefused(t *testing.T) {
 	archive := w.store(helmtest.Web("1.0.0"))
 
 	archive.Digest = "sha256:0000"
-	failed := w.until(w.deploy(archive, "60s"), pb.KindDeployFailed)
+	failed := w.until(w.deploy(archive, "2m"), pb.KindDeployFailed)
 	require.Equal(t, pb.ClassFailed, failed.Failure.Class)
 	require.Contains(t, failed.Failure.Reason, "sha256:0000: not found")
 
 	require.NoError(t, w.conn.PutObject(t.Context(), subject.ObjectsCharts, archive.Digest, archive.Data))
-	failed = w.until(w.deploy(archive, "60s"), pb.KindDeployFailed)
+	failed = w.until(w.deploy(archive, "2m"), pb.KindDeployFailed)
 	require.Contains(t, failed.Failure.Reason, "has the digest sha256:")
 	require.Empty(t, w.statuses())
 }
@@ -115,7 +115,7 @@ func TestTheWorkOfAnExecutorThatDiesIsRecovered(t *testing.T) {
 	require.True(t, outcome.Failure.Mutated)
 	require.Equal(t, []string{"1 failed"}, w.statuses())
 	// The planner orders it anew.
-	w.until(w.deploy(w.store(helmtest.Web("1.0.1")), "60s"), pb.KindDeployed)
+	w.until(w.deploy(w.store(helmtest.Web("1.0.1")), "2m"), pb.KindDeployed)
 	require.Equal(t, []string{"1 failed", "2 deployed"}, w.statuses())
 }
 
@@ -126,7 +126,7 @@ func TestAnExecutorThatWasFrozenMutatesNothingAfterItsLease(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	frozen := w.spawn(w.config("frozen"))
-	w.until(w.deploy(w.store(helmtest.Web("1.0.0")), "60s"), pb.KindDeployed)
+	w.until(w.deploy(w.store(helmtest.Web("1.0.0")), "2m"), pb.KindDeployed)
 	waits := helmtest.WithFile("templates/hook.yaml", `apiVersion: v1
 kind: Pod
 metadata: {name: gate, annotations: {helm.sh/hook: pre-upgrade}}
@@ -146,7 +146,7 @@ spec:
 	outcome := w.until(number, pb.KindInterrupted)
 	require.Equal(t, "heir", outcome.Instance)
 	helmtest.Deploy(t, w.client, w.release.Namespace, "web", helmtest.Web("3.0.0"))
-	done := w.until(w.deploy(w.store(helmtest.Web("4.0.0")), "60s"), pb.KindDeployed)
+	done := w.until(w.deploy(w.store(helmtest.Web("4.0.0")), "2m"), pb.KindDeployed)
 	require.Equal(t, "heir", done.Instance)
 	require.Equal(t, "3.0.0", w.until(done.Number, pb.KindDeploying).Running.Version, "the person's")
 

@@ -74,7 +74,31 @@ func (c Config) Validate() error {
 			return fmt.Errorf("%w: --%s %s: must be positive", service.ErrUsage, name, d)
 		}
 	}
+	if err := subject.ValidateCluster(c.Cluster); err != nil {
+		return fmt.Errorf("%w: --cluster: %w", service.ErrUsage, err)
+	}
+	if c.Pool != "" {
+		if err := subject.ValidatePool(c.Pool); err != nil {
+			return fmt.Errorf("%w: --pool: %w", service.ErrUsage, err)
+		}
+	}
+	if err := c.worker().Validate(); err != nil {
+		return fmt.Errorf("%w: %w", service.ErrUsage, err)
+	}
 	return nil
+}
+
+// worker returns the worker of this configuration, without what it works with.
+func (c Config) worker() *bus.Worker {
+	return &bus.Worker{
+		Service:        c.Name,
+		Instance:       c.Instance,
+		Durable:        subject.ConsumerTester(c.Cluster, c.Pool),
+		Slots:          c.Slots,
+		LeaseTTL:       c.LeaseTTL,
+		RequestTimeout: c.RequestTimeout,
+		Grace:          c.ShutdownGrace,
+	}
 }
 
 // Run runs a tester until ctx ends, and then drains it: work under way is finished within the grace, or handed back.
@@ -98,23 +122,9 @@ func Run(ctx context.Context, cfg Config) error {
 			StuckGrace:     cfg.StuckGrace,
 			LogTimeout:     cfg.LogTimeout,
 			CleanUpTimeout: cfg.CleanUpTimeout,
-			Log:            s.Log,
 		}}
-		worker := &bus.Worker{
-			Conn:           conn,
-			Service:        cfg.Name,
-			Instance:       cfg.Instance,
-			Durable:        subject.ConsumerTester(cfg.Cluster, cfg.Pool),
-			Slots:          cfg.Slots,
-			LeaseTTL:       cfg.LeaseTTL,
-			RequestTimeout: cfg.RequestTimeout,
-			Grace:          cfg.ShutdownGrace,
-			Log:            s.Log,
-			Do:             tester.do,
-		}
-		if err := worker.Validate(); err != nil {
-			return fmt.Errorf("%w: %w", service.ErrUsage, err)
-		}
+		worker := cfg.worker()
+		worker.Conn, worker.Log, worker.Do = conn, s.Log, tester.do
 		s.Go("commands", worker.Run)
 		return nil
 	})

@@ -13,11 +13,12 @@ import (
 
 // sighting is what the watches show of one test at one moment.
 type sighting struct {
-	// pods are the test itself, or the pods of a Job, oldest first.
-	pods []*corev1.Pod
-	// job is set when the test is a Job.
+	// pod is set when the test is a Pod, job when it is a Job.
+	pod *corev1.Pod
 	job *batchv1.Job
-	// gone: the object was there and is not any more; pods and job are what was seen last.
+	// pods are those whose logs are the test's: the Pod itself, or those of the Job, oldest first.
+	pods []*corev1.Pod
+	// gone: the object was there and is not any more; the others are what was seen last.
 	gone bool
 }
 
@@ -34,15 +35,17 @@ type ruling struct {
 // vanished before its end was seen is an error, never a success or a failure.
 func judge(s sighting) ruling {
 	var r ruling
-	if s.job != nil {
-		r = judgeJob(s.job)
-	} else if len(s.pods) > 0 {
-		r = judgePod(s.pods[0])
+	goes := s.gone
+	switch {
+	case s.job != nil:
+		r, goes = judgeJob(s.job), goes || s.job.DeletionTimestamp != nil
+	case s.pod != nil:
+		r, goes = judgePod(s.pod), goes || s.pod.DeletionTimestamp != nil
 	}
 	if r.phase != "" {
 		return r
 	}
-	if s.gone {
+	if goes {
 		return ruling{phase: seatrialv1.VerdictErrored, reason: "it vanished before its end was seen: somebody deleted it, or its TTL ran out"}
 	}
 	for _, pod := range s.pods {
@@ -53,24 +56,33 @@ func judge(s sighting) ruling {
 	return r
 }
 
-func judgePod(pod *corev1.Pod) ruling {
-	switch pod.Status.Phase {
-	case corev1.PodSucceeded:
-		return ruling{phase: seatrialv1.VerdictPassed}
-	case corev1.PodFailed:
-		// A pod that the node or the scheduler ended has said nothing about the release.
-		if slices.Contains([]string{"Evicted", "NodeLost", "NodeShutdown", "Preempting", "UnexpectedAdmissionError", "Terminated"}, pod.Status.Reason) {
-			return ruling{phase: seatrialv1.VerdictErrored, reason: join(pod.Status.Reason, pod.Status.Message)}
-		}
-		return ruling{phase: seatrialv1.VerdictFailed, reason: failedBecause(pod)}
-	default:
-		return ruling{}
-	}
+// ended says that a pod came to its own end. One that is deleted while it runs gets a phase of an end too, by the signal
+// that it is sent.
+func ended(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && (pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed)
 }
 
-// failedBecause names the container that ended badly, and how.
+func judgePod(pod *corev1.Pod) ruling {
+	if !ended(pod) {
+		return ruling{}
+	}
+	if pod.Status.Phase == corev1.PodSucceeded {
+		return ruling{phase: seatrialv1.VerdictPassed}
+	}
+	// A pod that the node or the scheduler ended has said nothing about the release.
+	if slices.Contains([]string{"Evicted", "NodeLost", "NodeShutdown", "Preempting", "UnexpectedAdmissionError", "Terminated"}, pod.Status.Reason) {
+		return ruling{phase: seatrialv1.VerdictErrored, reason: join(pod.Status.Reason, pod.Status.Message)}
+	}
+	return ruling{phase: seatrialv1.VerdictFailed, reason: failedBecause(pod)}
+}
+
+// failedBecause says why Kubernetes ended the pod, or names the container that ended badly, and how. Sidecars stand among
+// the init containers, and are killed when the others have ended.
 func failedBecause(pod *corev1.Pod) string {
-	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+	if pod.Status.Reason != "" {
+		return join(pod.Status.Reason, pod.Status.Message)
+	}
+	for _, status := range slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses) {
 		if end := status.State.Terminated; end != nil && end.ExitCode != 0 {
 			reason := fmt.Sprintf("container %s: exit code %d", status.Name, end.ExitCode)
 			if end.Reason != "" && end.Reason != "Error" {
@@ -79,7 +91,7 @@ func failedBecause(pod *corev1.Pod) string {
 			return reason
 		}
 	}
-	return join(pod.Status.Reason, pod.Status.Message)
+	return pod.Status.Message
 }
 
 func judgeJob(job *batchv1.Job) ruling {
@@ -105,6 +117,9 @@ var unhealing = []string{
 
 // stuck returns why a pod cannot run, or "".
 func stuck(pod *corev1.Pod) string {
+	if pod.DeletionTimestamp != nil { // a Job makes another one
+		return ""
+	}
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		if wait := status.State.Waiting; wait != nil && slices.Contains(unhealing, wait.Reason) {
 			return fmt.Sprintf("container %s (image %s): %s", status.Name, status.Image, join(wait.Reason, wait.Message))

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/seatrial/seatrial/internal/helm/kube"
@@ -24,12 +25,15 @@ const (
 	readLines = 2000
 )
 
-// logs returns the end of the log of every container of the pods. Values of the Secrets that a pod refers to are struck
-// out; where such a Secret cannot be read, its pod's logs are withheld.
-func logs(ctx context.Context, client kubernetes.Interface, pods []*corev1.Pod) []*seatrialv1.ContainerLog {
+// logs returns the end of the log of every container of the pods. Values of the Secrets that a pod refers to are made
+// known to redact, and struck out; where such a Secret cannot be read, its pod's logs are withheld.
+func logs(ctx context.Context, client kubernetes.Interface, redact *kube.Redactor, pods []*corev1.Pod) []*seatrialv1.ContainerLog {
 	var found []*seatrialv1.ContainerLog
 	for _, pod := range pods {
-		redact := kube.NewRedactor()
+		// The end of a Job may have been seen before that of its pods.
+		if fresh, err := client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{}); err == nil && fresh.UID == pod.UID {
+			pod = fresh
+		}
 		err := redact.AddPod(ctx, client, pod.Namespace, pod.Spec)
 		for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 			log := &seatrialv1.ContainerLog{Pod: pod.Name, Container: status.Name}
@@ -98,7 +102,7 @@ func bound(tests []*seatrialv1.TestResult) {
 	room := tailBudget
 	for _, test := range slices.Backward(tests) {
 		for _, log := range test.GetLogs() {
-			if room -= len(log.GetTail()); room < 0 {
+			if room -= len(log.GetTail()); room < 0 && log.GetTail() != "" {
 				log.Tail, log.Truncated = "", true
 			}
 		}

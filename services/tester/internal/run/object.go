@@ -94,7 +94,12 @@ func (o objects) place(ctx context.Context, s step) (placed, error) {
 			return placed{}, err
 		}
 	}
-	created, err := client.Create(ctx, o.own(s.object), metav1.CreateOptions{})
+	if ctx.Err() != nil {
+		return placed{}, context.Cause(ctx)
+	}
+	// What is sent may be carried out, so its answer is waited for: a test that is called off in this moment would run on,
+	// known to nobody. The client bounds the request.
+	created, err := client.Create(context.WithoutCancel(ctx), o.own(s.object), metav1.CreateOptions{})
 	if err != nil {
 		return placed{}, fmt.Errorf("create %s: %w", describe(s.object), err)
 	}

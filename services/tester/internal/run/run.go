@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -37,7 +36,6 @@ type Runner struct {
 	// LogTimeout bounds the reading of a test's logs, CleanUpTimeout the deletions after a run.
 	LogTimeout     time.Duration
 	CleanUpTimeout time.Duration
-	Log            *slog.Logger
 }
 
 // Result is a run that has come to its end.
@@ -102,7 +100,12 @@ func (r Runner) Run(ctx context.Context, rel *helmrelease.Release, command *seat
 		objects: objects{dynamic: dyn, mapper: mapper, owner: owner{
 			release: name.Name, namespace: name.Namespace, revision: rel.Version, number: command.GetNumber(),
 		}},
+		redact:  kube.NewRedactor(),
 		results: map[*helmrelease.Hook]*seatrialv1.TestResult{},
+	}
+	e.redact.AddManifest(rel.Manifest)
+	for _, hook := range rel.Hooks {
+		e.redact.AddManifest(hook.Manifest)
 	}
 
 	running, cancel := context.WithDeadlineCause(ctx, started.Add(deadline), errDeadline)
@@ -188,6 +191,8 @@ type execution struct {
 	options *seatrialv1.TestOptions
 	objects objects
 	watcher *watcher
+	// redact knows the Secrets of the release, and those that its test pods refer to.
+	redact *kube.Redactor
 
 	mu      sync.Mutex
 	results map[*helmrelease.Hook]*seatrialv1.TestResult
@@ -204,7 +209,7 @@ func (e *execution) runAll(ctx context.Context, p plan) string {
 				if ctx.Err() != nil {
 					return context.Cause(ctx).Error()
 				}
-				return fmt.Sprintf("%v: %v", errBarrier, err)
+				return e.redact.Redact(fmt.Sprintf("%v: %v", errBarrier, err))
 			}
 			e.note(object)
 		}
@@ -230,7 +235,7 @@ func (e *execution) runTests(ctx context.Context, tests []step) {
 		case <-ctx.Done():
 			return
 		}
-		if e.stopped() {
+		if ctx.Err() != nil || e.stopped() {
 			return
 		}
 		group.Go(func() {
@@ -262,13 +267,20 @@ func (e *execution) stopped() bool {
 func (e *execution) runTest(ctx context.Context, s step) *seatrialv1.TestResult {
 	result := s.result("", "")
 	result.StartedAt = timestamppb.Now()
-	defer func() { result.EndedAt = timestamppb.Now() }()
+	defer func() {
+		result.Reason = e.redact.Redact(result.Reason)
+		for i, reason := range result.WaitingReasons {
+			result.WaitingReasons[i] = e.redact.Redact(reason)
+		}
+		result.EndedAt = timestamppb.Now()
+	}()
 
 	object, err := e.objects.place(ctx, s)
 	if err != nil {
+		// Also where the deadline came: a test that did not begin has said nothing about the release.
 		result.Phase, result.Reason = seatrialv1.VerdictErrored, err.Error()
-		if errors.Is(context.Cause(ctx), errDeadline) {
-			result.Phase = seatrialv1.VerdictTimedOut
+		if ctx.Err() != nil {
+			result.Reason = fmt.Sprintf("%v: %v", context.Cause(ctx), err)
 		}
 		return result
 	}
@@ -281,7 +293,7 @@ func (e *execution) runTest(ctx context.Context, s step) *seatrialv1.TestResult 
 
 	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.runner.LogTimeout)
 	defer cancel()
-	result.Logs = logs(reading, e.runner.Client.Clientset, seen.pods)
+	result.Logs = logs(reading, e.runner.Client.Clientset, e.redact, seen.pods)
 	return result
 }
 

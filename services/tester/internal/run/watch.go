@@ -26,15 +26,19 @@ type watcher struct {
 	changed chan struct{}
 }
 
-// watch starts before anything is created, so that no end is missed; it stops with ctx. The selector is that of the
-// command's objects.
-func watch(ctx context.Context, client kubernetes.Interface, namespaces []string, selector string) (*watcher, error) {
-	w := &watcher{
+func newWatcher() *watcher {
+	return &watcher{
 		pods:    map[types.UID]*corev1.Pod{},
 		jobs:    map[types.UID]*batchv1.Job{},
 		gone:    map[types.UID]bool{},
 		changed: make(chan struct{}),
 	}
+}
+
+// watch starts before anything is created, so that no end is missed; it stops with ctx. The selector is that of the
+// command's objects.
+func watch(ctx context.Context, client kubernetes.Interface, namespaces []string, selector string) (*watcher, error) {
+	w := newWatcher()
 	handler := cache.ResourceEventHandlerFuncs{
 		AddFunc:    w.see,
 		UpdateFunc: func(_, object any) { w.see(object) },
@@ -43,18 +47,20 @@ func watch(ctx context.Context, client kubernetes.Interface, namespaces []string
 	for _, namespace := range namespaces {
 		factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace),
 			informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = selector }))
+		var seen []cache.InformerSynced
 		for _, informer := range []cache.SharedIndexInformer{
 			factory.Core().V1().Pods().Informer(), factory.Batch().V1().Jobs().Informer(),
 		} {
-			if _, err := informer.AddEventHandler(handler); err != nil {
+			registration, err := informer.AddEventHandler(handler)
+			if err != nil {
 				return nil, fmt.Errorf("watch namespace %s: %w", namespace, err)
 			}
+			seen = append(seen, registration.HasSynced)
 		}
 		factory.Start(ctx.Done())
-		for kind, ok := range factory.WaitForCacheSync(ctx.Done()) {
-			if !ok {
-				return nil, fmt.Errorf("watch %s in namespace %s: %w", kind, namespace, context.Cause(ctx))
-			}
+		// What is there already has been seen when this returns: the next holder of a command judges by it.
+		if !cache.WaitForCacheSync(ctx.Done(), seen...) {
+			return nil, fmt.Errorf("watch namespace %s: %w", namespace, context.Cause(ctx))
 		}
 	}
 	return w, nil
@@ -65,7 +71,10 @@ func (w *watcher) see(object any) {
 	defer w.mu.Unlock()
 	switch o := object.(type) {
 	case *corev1.Pod:
-		w.pods[o.UID] = o
+		// An end stays as it was seen first: what comes after it is the deletion.
+		if before := w.pods[o.UID]; before == nil || !ended(before) {
+			w.pods[o.UID] = o
+		}
 	case *batchv1.Job:
 		w.jobs[o.UID] = o
 	}
@@ -95,7 +104,7 @@ func (w *watcher) wake() {
 func (w *watcher) sight(uid types.UID) (sighting, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := sighting{job: w.jobs[uid], gone: w.gone[uid]}
+	s := sighting{pod: w.pods[uid], job: w.jobs[uid], gone: w.gone[uid]}
 	for _, pod := range w.pods {
 		if owner := metav1.GetControllerOf(pod); pod.UID == uid || owner != nil && owner.UID == uid {
 			s.pods = append(s.pods, pod)
