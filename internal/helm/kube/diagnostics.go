@@ -191,6 +191,11 @@ func (h *Helm) waiting(pod *corev1.Pod) string {
 			return h.line(fmt.Sprintf("container %s of pod %s ended with exit code %d: %s %s",
 				status.Name, pod.Name, ended.ExitCode, ended.Reason, ended.Message))
 		}
+		// One that dies again and again may just be up in this moment.
+		if ended := status.LastTerminationState.Terminated; ended != nil && ended.ExitCode != 0 && status.State.Running != nil {
+			return h.line(fmt.Sprintf("container %s of pod %s has restarted %d times, last after exit code %d: %s",
+				status.Name, pod.Name, status.RestartCount, ended.ExitCode, ended.Reason))
+		}
 		wait := status.State.Waiting
 		if wait == nil || wait.Reason == "" || wait.Reason == "PodInitializing" || wait.Reason == "ContainerCreating" {
 			continue
@@ -254,11 +259,11 @@ func (h *Helm) logs(ctx context.Context, pod *corev1.Pod) []*seatrialv1.Containe
 	var logs []*seatrialv1.ContainerLog
 	for _, status := range statuses(pod) {
 		ended := status.State.Terminated
-		previous := ended == nil && status.State.Running == nil && status.LastTerminationState.Terminated != nil
+		previous := ended == nil && status.LastTerminationState.Terminated != nil
 		if previous {
 			ended = status.LastTerminationState.Terminated
 		}
-		if status.Ready || ended == nil && status.State.Running == nil || ended != nil && ended.ExitCode == 0 {
+		if status.Ready && !previous || ended == nil && status.State.Running == nil || ended != nil && ended.ExitCode == 0 {
 			continue
 		}
 		log := &seatrialv1.ContainerLog{Pod: pod.Name, Container: status.Name}

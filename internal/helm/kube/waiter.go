@@ -183,6 +183,7 @@ func (h *Helm) wait(resources helmkube.ResourceList, timeout time.Duration, opti
 		return ok, err
 	}
 	// All must be found ready in one round, as Helm has it.
+	wavered := false
 	for again := true; again; {
 		again = false
 		var unproved helmkube.ResourceList
@@ -192,11 +193,12 @@ func (h *Helm) wait(resources helmkube.ResourceList, timeout time.Duration, opti
 				return h.unready(resources[i:], checker, err, timeout)
 			}
 			again = again || late
-			if late && !probed(info) {
+			if (late || wavered) && !probed(info) {
 				unproved = append(unproved, info)
 			}
 		}
-		h.linger(ctx, unproved, ready)
+		wavered = !h.linger(ctx, unproved, ready)
+		again = again || wavered
 	}
 	return nil
 }
@@ -205,11 +207,11 @@ func (h *Helm) wait(resources helmkube.ResourceList, timeout time.Duration, opti
 // second, and until it has noticed that one has died, that one counts as ready.
 const steady = 1200 * time.Millisecond
 
-// linger waits while all stay ready, until they have done so for long enough. Without it, watching would see the moment
-// at which a container that dies at once was up, where Helm's polling mostly misses it.
-func (h *Helm) linger(ctx context.Context, resources helmkube.ResourceList, ready func(*resource.Info) (bool, error)) {
+// linger waits while all stay ready, until they have done so for long enough, and reports whether they did. Without it,
+// watching would see the moment at which a container that dies at once was up, where Helm's polling mostly misses it.
+func (h *Helm) linger(ctx context.Context, resources helmkube.ResourceList, ready func(*resource.Info) (bool, error)) bool {
 	if len(resources) == 0 {
-		return
+		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, steady)
 	changed, stop := h.follow(ctx, resources...)
@@ -219,11 +221,11 @@ func (h *Helm) linger(ctx context.Context, resources helmkube.ResourceList, read
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return
+			return true
 		}
 		for _, info := range resources {
 			if ok, err := ready(info); !ok && err == nil {
-				return
+				return false
 			}
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 // maxDecoded bounds a record that is read, in bytes of JSON. What is more than that was never written by Helm from a
 // chart within its limits; cut off, it is no JSON.
-const maxDecoded = 256 << 20
+const maxDecoded = 64 << 20
 
 // EncodedSize returns how many bytes the record of a release has in its Secret.
 func EncodedSize(rel *helmrelease.Release) (int, error) {

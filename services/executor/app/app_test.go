@@ -67,6 +67,7 @@ func TestCommandsAreCarriedOutAndTold(t *testing.T) {
 	require.False(t, refused.Failure.Mutated)
 }
 
+// That says nothing against the inputs: the planner stores the chart anew when it is asked again.
 func TestAChartThatIsNotThereOrNotWhatItIsCalledIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -75,12 +76,14 @@ func TestAChartThatIsNotThereOrNotWhatItIsCalledIsRefused(t *testing.T) {
 
 	archive.Digest = "sha256:0000"
 	failed := w.until(w.deploy(archive, "2m"), pb.KindDeployFailed)
-	require.Equal(t, pb.ClassFailed, failed.Failure.Class)
+	require.Equal(t, pb.ClassTransient, failed.Failure.Class)
 	require.Contains(t, failed.Failure.Reason, "sha256:0000: not found")
 
 	require.NoError(t, w.conn.PutObject(t.Context(), subject.ObjectsCharts, archive.Digest, archive.Data))
 	failed = w.until(w.deploy(archive, "2m"), pb.KindDeployFailed)
+	require.Equal(t, pb.ClassTransient, failed.Failure.Class)
 	require.Contains(t, failed.Failure.Reason, "has the digest sha256:")
+	require.False(t, failed.Failure.Mutated)
 	require.Empty(t, w.statuses())
 }
 

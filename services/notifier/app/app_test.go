@@ -282,7 +282,7 @@ func TestABrokenOutcomeIsADeadLetterAndInNobodysWay(t *testing.T) {
 	noTime.Time = nil
 	broken := []struct{ subject, body, reason string }{
 		{deployed, `{"kind":`, "decode Outcome"},
-		{deployed, `{"kindness":"deployed"}`, "kindness"},
+		{deployed, `{"kindness":"deployed"}`, `says that it is "" of ""`},
 		{deployed, jsonOf(t, otherKind), `says that it is "tested" of "local/shop/web"`},
 		{deployed, jsonOf(t, otherRelease), `says that it is "deployed" of "local/shop/api"`},
 		{deployed, jsonOf(t, noTime), "time"},
