@@ -24,7 +24,7 @@ import (
 
 // limit is the time-out of what is never ready, patience that of what will be: far longer than it takes.
 const (
-	limit    = 5 * time.Second
+	limit    = 4 * time.Second
 	patience = time.Minute
 )
 
@@ -142,17 +142,18 @@ func TestReadyIsWhatHelmFindsReady(t *testing.T) {
 				}
 				return k.Wait(objects, timeout)
 			}
+			polled := make(chan error, 1)
+			go func() { polled <- wait(helm.Client) }()
 			err := wait(helm)
-			polled := wait(helm.Client)
 			if row.ready {
 				require.NoError(t, err)
-				require.NoError(t, polled)
+				require.NoError(t, <-polled)
 				return
 			}
 			require.Equal(t, pb.ClassFailed, fault.Class(err))
 			require.ErrorContains(t, err, "/x is not ready")
 			require.NotEmpty(t, helm.Objects())
-			require.Error(t, polled)
+			require.Error(t, <-polled)
 		})
 	}
 }
@@ -183,7 +184,7 @@ func TestAClaimIsReadyOnceItIsBound(t *testing.T) {
 // Without a readiness probe a container counts as ready while it dies.
 func TestAContainerThatDiesAtOnceIsNeverReady(t *testing.T) {
 	t.Parallel()
-	for _, script := range []string{"exit 3", "sleep 0.4; exit 3"} {
+	for _, script := range []string{"exit 3", "sleep 0.1; exit 3"} {
 		t.Run(script, func(t *testing.T) {
 			t.Parallel()
 			client := helmtest.Connect(t)
@@ -217,7 +218,7 @@ func TestHooksHaveRunOnceTheySucceeded(t *testing.T) {
 	}{
 		{name: "Pod", manifest: hookPod("exit 0"), timeout: patience},
 		{name: "Pod, failed", manifest: hookPod("echo broken; exit 7"), timeout: patience, fails: "exit code 7"},
-		{name: "Pod, at work", manifest: hookPod(sleeps), timeout: limit, fails: "has not succeeded within the time-out of 5s"},
+		{name: "Pod, at work", manifest: hookPod(sleeps), timeout: limit, fails: "has not succeeded within the time-out of 4s"},
 		{name: "Job", manifest: workload("Job", "exit 0", "", ""), timeout: patience},
 		{name: "Job, failed", manifest: workload("Job", "exit 7", "", ""), timeout: patience, fails: "BackoffLimitExceeded"},
 		{name: "ConfigMap", manifest: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n", timeout: patience},
@@ -248,7 +249,7 @@ func TestDeletedIsWhatIsNotThere(t *testing.T) {
 	objects := create(t, helm, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, finalizers: [example.com/stays]}\n")
 	_, errs := helm.Delete(objects)
 	require.Empty(t, errs)
-	require.ErrorContains(t, helm.WaitForDelete(objects, limit), "ConfigMap "+namespace+"/x is not gone within the time-out of 5s")
+	require.ErrorContains(t, helm.WaitForDelete(objects, limit), "ConfigMap "+namespace+"/x is not gone within the time-out of 4s")
 
 	done := make(chan error)
 	go func() { done <- helm.WaitForDelete(objects, patience) }()
