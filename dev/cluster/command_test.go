@@ -22,7 +22,7 @@ func TestRunUsesTheKubeconfigOfTheUser(t *testing.T) {
 func TestRunPassesOnSignalsAndTheExitCode(t *testing.T) {
 	name := uniqueName("signals")
 	p := start(t, nil, "run", "--name", name, "--", "sh", "-c",
-		`trap 'echo told; kill $!; exit 42' TERM; sleep 86400 & test -s "$KUBECONFIG" -a -s "$SEATRIAL_AUDIT_LOG" && echo started; wait`)
+		`trap 'echo told; exit 42' TERM; test -s "$KUBECONFIG" -a -s "$SEATRIAL_AUDIT_LOG" && echo started; while sleep 0.1; do :; done`)
 	require.Equal(t, "started", p.line(t))
 	record := recordOf(t, name)
 	require.Equal(t, 42, p.stop(t, syscall.SIGTERM))

@@ -21,7 +21,7 @@ import (
 // TestFailure takes a component from a running cluster.
 func TestFailure(t *testing.T) {
 	name := uniqueName("failure")
-	p := start(t, nil, "run", "--name", name, "--", "sh", "-c", "trap 'echo told; kill $!; exit 0' TERM; echo started; sleep 86400 & wait")
+	p := start(t, nil, "run", "--name", name, "--", "sh", "-c", "trap 'echo told; exit 0' TERM; echo started; while sleep 0.1; do :; done")
 	require.Equal(t, "started", p.line(t))
 	record := recordOf(t, name)
 	scheduler := 0
