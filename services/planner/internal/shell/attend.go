@@ -41,7 +41,13 @@ func (s *Shell) nextVisit(state *pb.ReleaseState) (at time.Time, ok bool) {
 func (s *Shell) visit(ctx context.Context, key string) {
 	r, err := subject.ParseKey(key)
 	if err == nil {
-		err = s.apply(ctx, r, func(context.Context) (core.Input, error) { return core.Tick{}, nil })
+		err = s.apply(ctx, r, func(ctx context.Context) (core.Input, error) {
+			// After a time without planners, what was reported meanwhile comes before the deadlines that have passed.
+			if unread, err := s.conn.UnreadOutcomes(ctx, r); unread || err != nil {
+				return nil, err
+			}
+			return core.Tick{}, nil
+		})
 	}
 	var state *pb.ReleaseState
 	if err == nil {

@@ -65,6 +65,24 @@ func newFleet(t *testing.T, url string) *fleet {
 // planner starts one, changed before it runs, and returns what stops it.
 func (f *fleet) planner(name string, change ...func(*Shell)) (stop func()) {
 	f.t.Helper()
+	s := f.shell(name, change...)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(f.t.Context()))
+	var parts sync.WaitGroup
+	for _, part := range []func(context.Context) error{s.Requests, s.Outcomes, s.Attend, s.Resolve} {
+		parts.Go(func() { _ = part(ctx) })
+	}
+	stop = func() {
+		cancel()
+		s.conn.NC.Close()
+		parts.Wait()
+	}
+	f.t.Cleanup(stop)
+	return stop
+}
+
+// shell makes a planner that does nothing by itself.
+func (f *fleet) shell(name string, change ...func(*Shell)) *Shell {
+	f.t.Helper()
 	conn := kittest.Connect(f.t, f.url)
 	rules := request.DefaultRules()
 	rules.Clusters = map[string][]string{"local": nil}
@@ -76,18 +94,7 @@ func (f *fleet) planner(name string, change ...func(*Shell)) (stop func()) {
 	for _, c := range change {
 		c(s)
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(f.t.Context()))
-	var parts sync.WaitGroup
-	for _, part := range []func(context.Context) error{s.Requests, s.Outcomes, s.Attend, s.Resolve} {
-		parts.Go(func() { _ = part(ctx) })
-	}
-	stop = func() {
-		cancel()
-		conn.NC.Close()
-		parts.Wait()
-	}
-	f.t.Cleanup(stop)
-	return stop
+	return s
 }
 
 // fetchChart makes a chart of the object's name, such as web-1.0.0.tgz.

@@ -279,6 +279,25 @@ func TestNobodyWorks(t *testing.T) {
 	require.Contains(t, f.row("lonely").GetSettled().GetFailure().GetReason(), "executor")
 }
 
+func TestWhatWasReportedWithoutPlannersComesBeforeTheDeadlinesOfThatTime(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, kittest.Provisioned(t, layout()).URL)
+	stop := f.planner("before")
+	f.publish("deploy", web, deploy("slow", "1.0.0"))
+	require.Eventually(t, func() bool { return f.count(pb.KindCommanded)["slow"] == 1 }, soon, 20*time.Millisecond)
+	stop()
+
+	f.workers()
+	require.Eventually(t, func() bool { return f.count(pb.KindDeployed)["slow"] == 1 }, soon, 20*time.Millisecond)
+	late := f.shell("late", func(s *Shell) { s.options.Policy.WithdrawAfter = time.Nanosecond })
+	_, before := f.state(web)
+	late.visit(t.Context(), web.Key())
+	_, after := f.state(web)
+	require.Equal(t, before, after, "the deadline waits for what is unread")
+	f.planner("after")
+	f.wholeAndOnce(map[string]string{"slow": pb.ResultProven}, web)
+}
+
 func TestAChartThatNeverComes(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, kittest.Provisioned(t, layout()).URL)
