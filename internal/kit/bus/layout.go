@@ -104,6 +104,10 @@ func (l Layout) streams() []jetstream.StreamConfig {
 	outcomes.DenyDelete = true
 	outcomes.DenyPurge = true
 
+	// An outcome that comes again becomes the same event again, with the same id: not twice in the stream.
+	events := kept(subject.StreamEvents, subject.AllEvents, "CloudEvents for subscribers", 30*day)
+	events.Duplicates = outcomes.Duplicates
+
 	return []jetstream.StreamConfig{
 		requests,
 		{
@@ -120,7 +124,7 @@ func (l Layout) streams() []jetstream.StreamConfig {
 			Duplicates:           2 * time.Minute,
 		},
 		outcomes,
-		kept(subject.StreamEvents, subject.AllEvents, "CloudEvents for subscribers", 30*day),
+		events,
 		kept(subject.StreamReceipts, subject.AllReceipts, "What each webhook sink answered", 30*day),
 		kept(subject.StreamDead, subject.AllDead, "Messages that were given up, with the reason", 30*day),
 	}
