@@ -74,7 +74,7 @@ FUZZTIME ?= 30s
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME
 	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' $(MODULES) | while IFS=: read -r file func; do \
-		go test -run='^$$' -fuzz="^$${func#func }$$" -fuzztime=$(FUZZTIME) "$${file%/*}"; \
+		go test -run='^$$' -fuzz="^$${func#func }$$" -fuzztime=$(FUZZTIME) -fuzzminimizetime=1s "$${file%/*}"; \
 	done
 
 ## Checking

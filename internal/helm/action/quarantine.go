@@ -43,7 +43,7 @@ func (op *operation) checkQuarantine(ctx context.Context, deploy *seatrialv1.Dep
 	op.result.Mutation.QuarantineKey = name
 	if !deploy.GetForce() && slices.Contains(op.Command.GetQuarantined(), name) {
 		return fault.New(seatrialv1.ClassRejected, "change the chart, its values or the options, or deploy it with force",
-			"this chart with these values and options is in quarantine: it failed here before")
+			"this chart with these values and options is in quarantine")
 	}
 	return nil
 }
