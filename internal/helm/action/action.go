@@ -221,19 +221,25 @@ func (op *operation) failure(err error) *seatrialv1.Failure {
 	}
 	f.Class = cmp.Or(class, seatrialv1.ClassFailed)
 	how := "failed"
-	if f.GetClass() == seatrialv1.ClassBlocked {
+	switch f.GetClass() {
+	case seatrialv1.ClassBlocked:
 		how = "is held up"
+	case seatrialv1.ClassRejected:
+		how = "is refused"
 	}
 	f.Reason = fmt.Sprintf("%s: %s %s: %s", op.Command.GetRelease(), op.result.Mutation.GetAction(), how, op.line(f.GetReason()))
 	if f.GetNext() == "" {
 		f.Next = next[f.GetClass()]
+	}
+	if len(f.GetObjects()) > 0 {
+		f.Next += "; what stood in the way is in `objects` of this outcome"
 	}
 	return f
 }
 
 // next says what a person can do where nobody has said it better.
 var next = map[string]string{
-	seatrialv1.ClassFailed:      "correct the chart, its values or the options, and deploy again; `objects` shows what stood in the way",
+	seatrialv1.ClassFailed:      "correct the chart, its values or the options, and deploy again",
 	seatrialv1.ClassTransient:   "nothing: it is tried again; if it goes on, look at the cluster's API server",
 	seatrialv1.ClassInterrupted: "nothing: it is done again",
 }

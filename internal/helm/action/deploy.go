@@ -7,6 +7,8 @@ import (
 	helmaction "helm.sh/helm/v3/pkg/action"
 	helmchart "helm.sh/helm/v3/pkg/chart"
 	helmrelease "helm.sh/helm/v3/pkg/release"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seatrial/seatrial/internal/helm/chart"
 	"github.com/seatrial/seatrial/internal/kit/fault"
@@ -38,6 +40,9 @@ func (op *operation) deploy(ctx context.Context, deploy *seatrialv1.DeployComman
 	current := currentOf(op.history)
 	if current == nil {
 		op.result.Mutation.Action = Install
+		if err := op.requireNamespace(ctx); err != nil {
+			return err
+		}
 	} else {
 		op.result.Mutation.FromRevision = int32(current.Version)
 	}
@@ -73,6 +78,23 @@ func (op *operation) deploy(ctx context.Context, deploy *seatrialv1.DeployComman
 		return op.install(cfg, loaded, archive, values)
 	}
 	return op.upgradeTo(cfg, loaded, values)
+}
+
+// requireNamespace refuses to install into a namespace that is not there and is not to be made. That says nothing about
+// the inputs, so they are not to blame for it, as they would be for what Helm fails with.
+func (op *operation) requireNamespace(ctx context.Context) error {
+	if op.upgrade.GetCreateNamespace() {
+		return nil
+	}
+	_, err := op.client.Clientset.CoreV1().Namespaces().Get(ctx, op.release.Namespace, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return fault.New(seatrialv1.ClassRejected, "make the namespace, or set upgrade.createNamespace to true",
+			"the namespace %s does not exist", op.release.Namespace)
+	case apierrors.IsForbidden(err): // whoever may only work in this namespace cannot ask for it
+		return nil
+	}
+	return err
 }
 
 // upgradeTo upgrades. Helm renders, checks and makes the record, at which admit has its say, and only then mutates.

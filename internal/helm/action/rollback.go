@@ -79,9 +79,9 @@ func (op *operation) target(back *seatrialv1.RollbackCommand) (*helmrelease.Rele
 	}
 	n := len(op.history)
 	if n == 0 {
-		return nil, fault.New(seatrialv1.ClassFailed, "deploy a chart", "revision %d: the release has no records", back.GetToRevision())
+		return nil, fault.New(seatrialv1.ClassRejected, "deploy a chart", "revision %d: the release has no records", back.GetToRevision())
 	}
-	return nil, fault.New(seatrialv1.ClassFailed, chooseAnother, "revision %d has no record; the oldest is %d, the newest %d",
+	return nil, fault.New(seatrialv1.ClassRejected, chooseAnother, "revision %d has no record; the oldest is %d, the newest %d",
 		back.GetToRevision(), op.history[0].Version, op.history[n-1].Version)
 }
 

@@ -43,7 +43,7 @@ func TestRollbackToWhatIsNotWhatItWasIsRefused(t *testing.T) {
 	first := w.done(w.deploy(chart, withValues(t, map[string]any{"text": "a"})))
 	w.done(w.deploy(chart, withValues(t, map[string]any{"text": "b"})))
 
-	f := w.failed(w.rollback(7, ""), pb.ClassFailed, "revision 7 has no record", "the oldest is 1, the newest 2")
+	f := w.failed(w.rollback(7, ""), pb.ClassRejected, "revision 7 has no record", "the oldest is 1, the newest 2")
 	require.False(t, f.Mutated)
 
 	changed := w.records()[0]

@@ -3,6 +3,7 @@
 package kube
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -64,9 +65,17 @@ func Connect(kubeconfig string) (*Client, error) {
 
 func load(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig == "" {
-		return rest.InClusterConfig()
+		config, err := rest.InClusterConfig()
+		if errors.Is(err, rest.ErrNotInCluster) {
+			err = fmt.Errorf("%w: outside of a cluster, set --kubeconfig (KUBECONFIG is not read)", err)
+		}
+		return config, err
 	}
-	return clientcmd.BuildConfigFromFlags("", kubeconfig)
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		err = fmt.Errorf("--kubeconfig %s: %w", kubeconfig, err)
+	}
+	return config, err
 }
 
 func connect(config *rest.Config) (*Client, error) {
