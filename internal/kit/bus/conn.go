@@ -37,6 +37,9 @@ type Config struct {
 	InboxPrefix string
 }
 
+// tellAgain is how often it is logged that NATS cannot be reached: attempts come several times a second.
+const tellAgain = 10 * time.Second
+
 // Conn is a connection to NATS that reconnects for ever.
 type Conn struct {
 	NC *nats.Conn
@@ -54,6 +57,7 @@ type Conn struct {
 func Connect(ctx context.Context, cfg Config, log *slog.Logger) (*Conn, error) {
 	c := &Conn{log: log, closed: make(chan struct{}), faults: map[string]error{}, anew: make(chan struct{})}
 	connected := make(chan struct{})
+	var told time.Time // when a failed attempt was last logged
 	opts := []nats.Option{
 		nats.Name(cfg.Name),
 		nats.MaxReconnects(-1),
@@ -67,7 +71,11 @@ func Connect(ctx context.Context, cfg Config, log *slog.Logger) (*Conn, error) {
 			}
 		}),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) {
-			log.Warn("cannot connect to NATS", "url", cfg.URL, "error", err)
+			if time.Since(told) < tellAgain {
+				return
+			}
+			told = time.Now()
+			log.Warn("cannot connect to NATS", "error", err) // it names the server; the URL may hold a password
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
 			log.Info("connected to NATS again", "url", nc.ConnectedUrlRedacted())

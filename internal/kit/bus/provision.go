@@ -42,6 +42,7 @@ func Provision(ctx context.Context, js jetstream.JetStream, layout Layout, log *
 			return fmt.Errorf("provision consumer %s of stream %s: %w", c.config.Durable, c.stream, err)
 		}
 	}
+	log.InfoContext(ctx, "all streams, buckets and consumers are as they should be")
 	return nil
 }
 

@@ -85,7 +85,7 @@ func (r Release) Validate() error {
 		return err
 	}
 	if strings.Contains(r.Namespace, ".") {
-		return fmt.Errorf("%w: namespace %q: must not contain a dot", ErrInvalid, r.Namespace)
+		return fmt.Errorf("%w: namespace %q: no namespace of Kubernetes has a dot", ErrInvalid, r.Namespace)
 	}
 	return validate("release", r.Name, 53)
 }

@@ -92,7 +92,7 @@ func TestParseReleaseRefuses(t *testing.T) {
 		"hyphen last":           {"local/shop/web-", `release "web-"`},
 		"hyphen beside a dot":   {"local/shop/a-.b", `release "a-.b"`},
 		"two dots":              {"local/shop/a..b", `release "a..b"`},
-		"dot in the namespace":  {"local/sh.op/web", "must not contain a dot"},
+		"dot in the namespace":  {"local/sh.op/web", "no namespace of Kubernetes has a dot"},
 		"long name":             {"local/shop/" + strings.Repeat("a", 54), "at most 53"},
 		"long namespace":        {"local/" + strings.Repeat("a", 64) + "/web", "at most 63"},
 		"long cluster":          {strings.Repeat("a", 64) + "/shop/web", "at most 63"},
