@@ -250,6 +250,27 @@ func TestAHookThatFailsAndIsGoneAtOnceHasFailed(t *testing.T) {
 	require.ErrorContains(t, helm.WatchUntilReady(objects, patience), "BackoffLimitExceeded")
 }
 
+func TestWhatKeepsPodsFromBeingMadeOrBegunIsNamed(t *testing.T) {
+	t.Parallel()
+	volume := "volumeMounts: [{name: pages, mountPath: /pages}]\n  volumes: [{name: pages, configMap: {name: missing}}]"
+	refused := func(kind string) string {
+		return strings.ReplaceAll(workload(kind, sleeps, is, ""), "restartPolicy:", "serviceAccountName: nobody\n      restartPolicy:")
+	}
+	for _, row := range []struct{ name, manifest, says string }{
+		{"the pods of a Deployment", refused("Deployment"), `serviceaccount "nobody" not found`},
+		{"the pods of a DaemonSet", refused("DaemonSet"), `serviceaccount "nobody" not found`},
+		{"the pods of a Job", refused("Job"), `serviceaccount "nobody" not found`},
+		{"a volume", "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\n" + pod(sleeps, volume, "Always"), `configmap "missing" not found`},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			client := helmtest.Connect(t)
+			helm := newHelm(t, client, helmtest.Namespace(t, client))
+			require.ErrorContains(t, helm.WaitWithJobs(create(t, helm, row.manifest), limit), row.says)
+		})
+	}
+}
+
 func TestHooksHaveRunOnceTheySucceeded(t *testing.T) {
 	t.Parallel()
 	hookPod := func(script string) string {
