@@ -1,7 +1,9 @@
 package test
 
 import (
+	"encoding/base64"
 	"errors"
+	"fmt"
 	"net/url"
 	"os"
 	"os/exec"
@@ -33,6 +35,43 @@ func TestANewerRequestStopsATestAndSupersedesIt(t *testing.T) {
 	require.Equal(t, newest.GetRequest(), settled.GetSettlement().GetSupersededBy())
 	require.Contains(t, settled.GetMessage(), "revision 1", "it says what it left behind")
 	require.Equal(t, seatrialv1.VerdictCancelled, w.outcome(seatrialv1.KindTested, slow).GetTestRun().GetVerdict())
+}
+
+// The second does not meet the first one's release half done, as two runs of Helm at once would.
+func TestADeployDuringAnUpgradeComesAfterIt(t *testing.T) {
+	w := start(t, nil)
+	r := w.release()
+	first := w.askDeploy(r, "first.tgz", helmtest.Web("1.0.0", helmtest.WithFile("templates/gate.yaml", `apiVersion: v1
+kind: Pod
+metadata: {name: gate, annotations: {helm.sh/hook: pre-install}}
+spec: {terminationGracePeriodSeconds: 0, containers: [{name: main, image: "busybox:1.36", command: [sleep, "3600"]}]}
+`)), nil)
+	w.outcome(seatrialv1.KindDeploying, first)
+	var more []string
+	for _, version := range []string{"2.0.0", "3.0.0", "4.0.0"} {
+		more = append(more, w.askDeploy(r, "web-"+version+".tgz", helmtest.Web(version), nil))
+	}
+	w.outcome(seatrialv1.KindAccepted, more[2])
+	pods := w.client.Clientset.CoreV1().Pods(r.Namespace)
+	require.Eventually(t, func() bool { // to Helm, a hook that was deleted has run
+		return pods.Delete(t.Context(), "gate", metav1.DeleteOptions{}) == nil
+	}, settleTimeout, 20*time.Millisecond)
+
+	newest := w.settled(more[2])
+	require.Equal(t, seatrialv1.ResultProven, newest.GetSettlement().GetResult(), newest.GetMessage())
+	require.Equal(t, "4.0.0", newest.GetRunning().GetVersion())
+	for _, request := range []string{first, more[0], more[1]} {
+		settled := w.settled(request)
+		require.Equal(t, seatrialv1.ResultSuperseded, settled.GetSettlement().GetResult(), settled.GetMessage())
+	}
+	var mutations []string
+	for _, o := range w.about("") {
+		switch o.GetKind() {
+		case seatrialv1.KindDeploying, seatrialv1.KindDeployed, seatrialv1.KindDeployFailed:
+			mutations = append(mutations, o.GetKind()+" "+o.GetRequested().GetVersion())
+		}
+	}
+	require.Equal(t, []string{"deploying 1.0.0", "deployed 1.0.0", "deploying 4.0.0", "deployed 4.0.0"}, mutations)
 }
 
 func TestASlowTestDelaysNoDeploy(t *testing.T) {
@@ -125,7 +164,10 @@ spec:
 				continue
 			}
 			require.NoError(t, err)
-			require.NotContains(t, string(msg.Data), canary, msg.Subject)
+			for _, form := range []string{canary, base64.StdEncoding.EncodeToString([]byte(canary))} {
+				require.NotContains(t, string(msg.Data), form, msg.Subject)
+				require.NotContains(t, fmt.Sprint(msg.Header), form, msg.Subject)
+			}
 			looked++
 		}
 	}

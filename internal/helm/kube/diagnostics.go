@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/resource"
+	"k8s.io/client-go/kubernetes"
 
 	seatrialv1 "github.com/seatrial/seatrial/proto/seatrial/v1"
 )
@@ -58,6 +59,10 @@ func (h *Helm) report(ctx context.Context, resources helmkube.ResourceList) []*s
 			r.Events = append(r.Events, h.warnings(ctx, object)...)
 		}
 		r.Events = r.Events[:min(len(r.Events), maxEvents)]
+		// What keeps pods from being made, or their volumes from being mounted, is in an event alone.
+		if len(r.Events) > 0 && (len(pods) == 0 || strings.HasSuffix(r.WaitingReason, "waits: ContainerCreating")) {
+			r.WaitingReason = strings.TrimPrefix(r.WaitingReason+": "+r.Events[0], ": ")
+		}
 	}
 	return reports
 }
@@ -69,10 +74,12 @@ func summary(reports []*seatrialv1.ObjectReport) string {
 			return r.GetWaitingReason()
 		}
 	}
-	for _, r := range reports {
-		for _, condition := range r.GetConditions() {
-			if strings.Contains(condition, "=False") {
-				return condition
+	for _, bad := range []string{"ReplicaFailure=True", "=False"} {
+		for _, r := range reports {
+			for _, condition := range r.GetConditions() {
+				if strings.Contains(condition, bad) {
+					return condition
+				}
 			}
 		}
 	}
@@ -229,12 +236,21 @@ func statuses(pod *corev1.Pod) []corev1.ContainerStatus {
 	return slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
 }
 
-// warnings returns the warning events about an object, the newest first.
 func (h *Helm) warnings(ctx context.Context, object metav1.Object) []string {
+	lines := Warnings(ctx, h.clientset, object)
+	for i := range lines {
+		lines[i] = h.line(lines[i])
+	}
+	return lines
+}
+
+// Warnings returns the warning events about an object, the newest first, with whatever stands in them. What cannot be read
+// is left out.
+func Warnings(ctx context.Context, client kubernetes.Interface, object metav1.Object) []string {
 	if object.GetUID() == "" {
 		return nil
 	}
-	list, err := h.clientset.CoreV1().Events(object.GetNamespace()).List(ctx, metav1.ListOptions{
+	list, err := client.CoreV1().Events(object.GetNamespace()).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.Set{"involvedObject.uid": string(object.GetUID()), "type": corev1.EventTypeWarning}.String(),
 	})
 	if err != nil {
@@ -247,7 +263,7 @@ func (h *Helm) warnings(ctx context.Context, object metav1.Object) []string {
 		if e.Count > 1 {
 			line += fmt.Sprintf(" (%d times)", e.Count)
 		}
-		lines = append(lines, h.line(line))
+		lines = append(lines, line)
 	}
 	return lines
 }

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -188,7 +189,7 @@ func (h *Helm) wait(resources helmkube.ResourceList, timeout time.Duration, opti
 		again = false
 		var unproved helmkube.ResourceList
 		for i, info := range resources {
-			late, err := h.until(ctx, info, func() (bool, error) { return ready(info) })
+			late, err := h.until(ctx, info, func() (bool, error) { return ready(info) }, nil)
 			if err != nil {
 				return h.unready(resources[i:], checker, err, timeout)
 			}
@@ -215,7 +216,7 @@ func (h *Helm) linger(ctx context.Context, resources helmkube.ResourceList, read
 	if len(resources) == 0 {
 		return true
 	}
-	changed, stop := h.follow(ctx, resources...)
+	changed, stop := h.follow(ctx, nil, resources...)
 	defer stop()
 	before := h.restarts(ctx, resources)
 	enough := time.After(steady)
@@ -285,7 +286,14 @@ func (h *Helm) WatchUntilReady(resources helmkube.ResourceList, timeout time.Dur
 	ctx, cancel := context.WithTimeout(h.ctx, timeout)
 	defer cancel()
 	for _, info := range resources {
-		if _, err := h.until(ctx, info, func() (bool, error) { return h.succeeded(ctx, info) }); err != nil {
+		seen := &ending{info: info}
+		check := func() (bool, error) {
+			if done, err := seen.end(); done || err != nil {
+				return done, err
+			}
+			return h.succeeded(ctx, info, seen)
+		}
+		if _, err := h.until(ctx, info, check, seen.see); err != nil {
 			return h.stopped(helmkube.ResourceList{info}, fmt.Sprintf("hook %s", name(info)), "has not succeeded", err, timeout)
 		}
 	}
@@ -303,7 +311,7 @@ func (h *Helm) WaitForDelete(resources helmkube.ResourceList, timeout time.Durat
 				return true, nil
 			}
 			return false, err
-		})
+		}, nil)
 		if err != nil {
 			return h.stopped(helmkube.ResourceList{info}, name(info), "is not gone", err, timeout)
 		}
@@ -312,27 +320,72 @@ func (h *Helm) WaitForDelete(resources helmkube.ResourceList, timeout time.Durat
 }
 
 // succeeded says whether a hook has run. It returns errFailed where it never will.
-func (h *Helm) succeeded(ctx context.Context, info *resource.Info) (bool, error) {
+func (h *Helm) succeeded(ctx context.Context, info *resource.Info, seen *ending) (bool, error) {
+	var object runtime.Object
+	var err error
 	switch helmkube.AsVersioned(info).(type) {
 	case *corev1.Pod:
-		pod, err := h.clientset.CoreV1().Pods(info.Namespace).Get(ctx, info.Name, metav1.GetOptions{})
-		if err != nil {
-			return gone(err)
-		}
-		if pod.Status.Phase == corev1.PodFailed {
-			return false, fmt.Errorf("%w: %s", errFailed, first(pod.Status.Reason, "the pod failed"))
-		}
-		return pod.Status.Phase == corev1.PodSucceeded, nil
+		object, err = h.clientset.CoreV1().Pods(info.Namespace).Get(ctx, info.Name, metav1.GetOptions{})
 	case *batchv1.Job:
-		job, err := h.clientset.BatchV1().Jobs(info.Namespace).Get(ctx, info.Name, metav1.GetOptions{})
-		if err != nil {
-			return gone(err)
-		}
-		complete, err := jobEnd(job)
-		return complete, err
+		object, err = h.clientset.BatchV1().Jobs(info.Namespace).Get(ctx, info.Name, metav1.GetOptions{})
 	default:
 		return true, nil
 	}
+	switch {
+	case apierrors.IsNotFound(err):
+		return seen.gone()
+	case err != nil:
+		return false, err
+	}
+	return hookEnd(object)
+}
+
+// hookEnd says whether a Pod or a Job has succeeded. It returns errFailed where it never will.
+func hookEnd(object runtime.Object) (bool, error) {
+	switch o := object.(type) {
+	case *corev1.Pod:
+		if o.Status.Phase == corev1.PodFailed {
+			return false, fmt.Errorf("%w: %s", errFailed, first(o.Status.Reason, "the pod failed"))
+		}
+		return o.Status.Phase == corev1.PodSucceeded, nil
+	case *batchv1.Job:
+		return jobEnd(o)
+	}
+	return false, nil
+}
+
+// ending is what a watch saw of a hook. One that is deleted as soon as it has ended, as by its TTL, may be gone before
+// it can be read.
+type ending struct {
+	info *resource.Info
+
+	mu    sync.Mutex
+	alive bool // its deletion is still to be seen
+	done  bool
+	err   error
+}
+
+func (e *ending) see(event watch.Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.alive = event.Type == watch.Added || event.Type == watch.Modified
+	if event.Object != nil && !e.done && e.err == nil {
+		e.done, e.err = hookEnd(helmkube.AsVersioned(&resource.Info{Object: event.Object, Mapping: e.info.Mapping}))
+	}
+}
+
+func (e *ending) end() (bool, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.done, e.err
+}
+
+// gone says whether a hook that does not exist any more counts as done. It does so unless the watch, which tells all that
+// came before, has yet to tell that.
+func (e *ending) gone() (bool, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.err == nil && !e.alive, e.err
 }
 
 // failedJob returns errFailed for a job that will never complete. Helm would wait on.
@@ -356,7 +409,7 @@ func jobEnd(job *batchv1.Job) (complete bool, err error) {
 		switch condition.Type {
 		case batchv1.JobComplete:
 			return true, nil
-		case batchv1.JobFailed:
+		case batchv1.JobFailed, batchv1.JobFailureTarget: // the second until its pods are gone
 			return false, fmt.Errorf("%w: %s: %s", errFailed, condition.Reason, condition.Message)
 		}
 	}
@@ -366,21 +419,14 @@ func jobEnd(job *batchv1.Job) (complete bool, err error) {
 // errFailed says that what is waited for has ended badly.
 var errFailed = errors.New("failed")
 
-func gone(err error) (bool, error) {
-	if apierrors.IsNotFound(err) {
-		return true, nil
-	}
-	return false, err
-}
-
 // until checks until the check says done, and again at each change of the object. late says that it was not done at
 // once. The error is errFailed, an answer of the API server that will not change, its last trouble when its patience is
-// used up, or ctx's own.
-func (h *Helm) until(ctx context.Context, info *resource.Info, check func() (bool, error)) (late bool, err error) {
+// used up, or ctx's own. see gets each event before the check that it leads to; it may be nil.
+func (h *Helm) until(ctx context.Context, info *resource.Info, check func() (bool, error), see func(watch.Event)) (late bool, err error) {
 	if done, err := check(); done || final(err) {
 		return false, err
 	}
-	changed, stop := h.follow(ctx, info)
+	changed, stop := h.follow(ctx, see, info)
 	defer stop()
 	var retry <-chan time.Time
 	for failures := 0; ; {
@@ -443,13 +489,13 @@ func (h *Helm) watches(info *resource.Info) []opener {
 }
 
 // follow signals at each change of the objects until it is stopped.
-func (h *Helm) follow(ctx context.Context, resources ...*resource.Info) (changed <-chan struct{}, stop func()) {
+func (h *Helm) follow(ctx context.Context, see func(watch.Event), resources ...*resource.Info) (changed <-chan struct{}, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	signals := make(chan struct{}, 1)
 	var watches sync.WaitGroup
 	for _, info := range resources {
 		for _, open := range h.watches(info) {
-			watches.Go(func() { follow(ctx, open, signals) })
+			watches.Go(func() { follow(ctx, open, see, signals) })
 		}
 	}
 	return signals, func() {
@@ -459,16 +505,22 @@ func (h *Helm) follow(ctx context.Context, resources ...*resource.Info) (changed
 }
 
 // follow signals at each event of a watch until ctx ends. A watch that ends is opened again, and what may have happened
-// meanwhile is signalled too; where none can be opened, that makes it look as often as Helm does.
-func follow(ctx context.Context, open opener, changed chan<- struct{}) {
+// meanwhile is signalled too; where none can be opened, that makes it look as often as Helm does. see gets each event
+// first, and one without a type when a watch has ended; it may be nil.
+func follow(ctx context.Context, open opener, see func(watch.Event), changed chan<- struct{}) {
+	if see == nil {
+		see = func(watch.Event) {}
+	}
 	for ctx.Err() == nil {
 		opened := time.Now()
 		if events, err := open(ctx); err == nil {
 			signal(changed) // what is gone already makes no event
-			for range events.ResultChan() {
+			for event := range events.ResultChan() {
+				see(event)
 				signal(changed)
 			}
 			events.Stop()
+			see(watch.Event{})
 		}
 		select {
 		case <-ctx.Done():
@@ -485,7 +537,7 @@ func (c *Client) FollowSecret(ctx context.Context, namespace, name string) <-cha
 		return c.Clientset.CoreV1().Secrets(namespace).Watch(ctx, metav1.ListOptions{
 			FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String(),
 		})
-	}, changed)
+	}, nil, changed)
 	return changed
 }
 

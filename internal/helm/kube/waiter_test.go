@@ -7,12 +7,15 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	helmkube "helm.sh/helm/v3/pkg/kube"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -204,6 +207,68 @@ func TestAFailedJobEndsTheWaitingAtOnce(t *testing.T) {
 	require.Equal(t, pb.ClassFailed, fault.Class(err))
 	require.ErrorContains(t, err, "BackoffLimitExceeded")
 	require.Contains(t, helm.Objects()[0].Logs[0].Tail, "broken")
+}
+
+// A Job that has failed is told to be so only when its pods are gone, which may take them all their grace period.
+func TestAJobThatIsBoundToFailEndsTheWaiting(t *testing.T) {
+	t.Parallel()
+	client := helmtest.Connect(t)
+	namespace := helmtest.Namespace(t, client)
+	helm := newHelm(t, client, namespace)
+	job := workload("Job", "trap '' TERM; while :; do sleep 1; done", "", "  activeDeadlineSeconds: 1\n")
+	objects := create(t, helm, strings.Replace(job, "terminationGracePeriodSeconds: 0", "terminationGracePeriodSeconds: 60", 1))
+	require.ErrorContains(t, helm.WaitWithJobs(objects, time.Hour), "DeadlineExceeded")
+	require.ErrorContains(t, helm.WatchUntilReady(objects, time.Hour), "DeadlineExceeded")
+	found, err := client.Clientset.BatchV1().Jobs(namespace).Get(t.Context(), "x", metav1.GetOptions{})
+	require.NoError(t, err)
+	for _, condition := range found.Status.Conditions {
+		require.NotEqual(t, batchv1.JobFailed, condition.Type, "it was waited for the pods' end")
+	}
+}
+
+// The TTL controller deletes it in the moment that it has failed: to Helm, a hook that is gone has run.
+func TestAHookThatFailsAndIsGoneAtOnceHasFailed(t *testing.T) {
+	t.Parallel()
+	client := helmtest.Connect(t)
+	namespace := helmtest.Namespace(t, client)
+	var reads atomic.Int32
+	late, err := client.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return transport(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/jobs/x") && reads.Add(1) > 1 {
+				// Each reading but the first comes too late.
+				require.Eventually(t, func() bool {
+					_, err := client.Clientset.BatchV1().Jobs(namespace).Get(t.Context(), "x", metav1.GetOptions{})
+					return apierrors.IsNotFound(err)
+				}, patience, 10*time.Millisecond)
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	require.NoError(t, err)
+	helm := newHelm(t, late, namespace)
+	objects := create(t, helm, workload("Job", "sleep 1; exit 7", "", "  ttlSecondsAfterFinished: 0\n"))
+	require.ErrorContains(t, helm.WatchUntilReady(objects, patience), "BackoffLimitExceeded")
+}
+
+func TestWhatKeepsPodsFromBeingMadeOrBegunIsNamed(t *testing.T) {
+	t.Parallel()
+	volume := "volumeMounts: [{name: pages, mountPath: /pages}]\n  volumes: [{name: pages, configMap: {name: missing}}]"
+	refused := func(kind string) string {
+		return strings.ReplaceAll(workload(kind, sleeps, is, ""), "restartPolicy:", "serviceAccountName: nobody\n      restartPolicy:")
+	}
+	for _, row := range []struct{ name, manifest, says string }{
+		{"the pods of a Deployment", refused("Deployment"), `serviceaccount "nobody" not found`},
+		{"the pods of a DaemonSet", refused("DaemonSet"), `serviceaccount "nobody" not found`},
+		{"the pods of a Job", refused("Job"), `serviceaccount "nobody" not found`},
+		{"a volume", "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\n" + pod(sleeps, volume, "Always"), `configmap "missing" not found`},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			client := helmtest.Connect(t)
+			helm := newHelm(t, client, helmtest.Namespace(t, client))
+			require.ErrorContains(t, helm.WaitWithJobs(create(t, helm, row.manifest), limit), row.says)
+		})
+	}
 }
 
 func TestHooksHaveRunOnceTheySucceeded(t *testing.T) {

@@ -133,6 +133,18 @@ func stuck(pod *corev1.Pod) string {
 	return ""
 }
 
+// restarting names a container that ends badly and is started again, or "".
+func restarting(pod *corev1.Pod) string {
+	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		for _, state := range []corev1.ContainerState{status.State, status.LastTerminationState} {
+			if end := state.Terminated; end != nil && end.ExitCode != 0 {
+				return fmt.Sprintf("container %s has restarted %d times, last after exit code %d", status.Name, status.RestartCount, end.ExitCode)
+			}
+		}
+	}
+	return ""
+}
+
 func join(reason, message string) string {
 	return strings.Trim(reason+": "+message, ": ")
 }

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/seatrial/seatrial/internal/helm/kube"
@@ -25,37 +26,66 @@ const (
 	readLines = 2000
 )
 
-// logs returns the end of the log of every container of the pods. Values of the Secrets that a pod refers to are made
-// known to redact, and struck out; where such a Secret cannot be read, its pod's logs are withheld.
-func logs(ctx context.Context, client kubernetes.Interface, redact *kube.Redactor, pods []*corev1.Pod) []*seatrialv1.ContainerLog {
-	var found []*seatrialv1.ContainerLog
+// reading reads the logs of a test's pods, of each as soon as it has ended: the pods of a Job may be deleted in the moment
+// that the Job has ended, by its TTL.
+type reading struct {
+	read  func(*corev1.Pod) []*seatrialv1.ContainerLog
+	begun map[types.UID]chan []*seatrialv1.ContainerLog
+}
+
+func newReading(read func(*corev1.Pod) []*seatrialv1.ContainerLog) reading {
+	return reading{read, map[types.UID]chan []*seatrialv1.ContainerLog{}}
+}
+
+func (r reading) begin(pod *corev1.Pod) {
+	if r.begun[pod.UID] != nil {
+		return
+	}
+	done := make(chan []*seatrialv1.ContainerLog, 1)
+	r.begun[pod.UID] = done
+	go func() { done <- r.read(pod) }()
+}
+
+// all returns the logs of all the pods, also of those that have not ended.
+func (r reading) all(pods []*corev1.Pod) (all []*seatrialv1.ContainerLog) {
 	for _, pod := range pods {
-		// The end of a Job may have been seen before that of its pods.
-		if fresh, err := client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{}); err == nil && fresh.UID == pod.UID {
-			pod = fresh
+		r.begin(pod)
+	}
+	for _, pod := range pods {
+		all = append(all, <-r.begun[pod.UID]...)
+	}
+	return all
+}
+
+// logs returns the end of the log of every container of a pod. Values of the Secrets that the pod refers to are made
+// known to redact, and struck out; where such a Secret cannot be read, the logs are withheld.
+func logs(ctx context.Context, client kubernetes.Interface, redact *kube.Redactor, pod *corev1.Pod) []*seatrialv1.ContainerLog {
+	// The end of a Job may have been seen before that of its pods.
+	if fresh, err := client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{}); err == nil && fresh.UID == pod.UID {
+		pod = fresh
+	}
+	var found []*seatrialv1.ContainerLog
+	err := redact.AddPod(ctx, client, pod.Namespace, pod.Spec)
+	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		log := &seatrialv1.ContainerLog{Pod: pod.Name, Container: status.Name}
+		if end := status.State.Terminated; end != nil {
+			log.ExitCode = &end.ExitCode
 		}
-		err := redact.AddPod(ctx, client, pod.Namespace, pod.Spec)
-		for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-			log := &seatrialv1.ContainerLog{Pod: pod.Name, Container: status.Name}
-			if end := status.State.Terminated; end != nil {
-				log.ExitCode = &end.ExitCode
-			}
-			found = append(found, log)
-			if err != nil {
-				log.Tail = fmt.Sprintf("(withheld: %v)", err)
-				continue
-			}
-			// A container that never started has no log.
-			if status.State.Waiting != nil && status.LastTerminationState.Terminated == nil {
-				continue
-			}
-			text, err := read(ctx, client, pod, status.Name)
-			if err != nil {
-				log.Tail = fmt.Sprintf("(could not be read: %v)", err)
-				continue
-			}
-			log.Tail, log.Truncated = tail(redact.Redact(text), tailBytes)
+		found = append(found, log)
+		if err != nil {
+			log.Tail = fmt.Sprintf("(withheld: %v)", err)
+			continue
 		}
+		// A container that never started has no log.
+		if status.State.Waiting != nil && status.LastTerminationState.Terminated == nil {
+			continue
+		}
+		text, err := read(ctx, client, pod, status.Name)
+		if err != nil {
+			log.Tail = fmt.Sprintf("(could not be read: %v)", err)
+			continue
+		}
+		log.Tail, log.Truncated = tail(redact.Redact(text), tailBytes)
 	}
 	return found
 }

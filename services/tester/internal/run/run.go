@@ -12,6 +12,8 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 	helmrelease "helm.sh/helm/v3/pkg/release"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/seatrial/seatrial/internal/helm/kube"
@@ -288,22 +290,34 @@ func (e *execution) runTest(ctx context.Context, s step) *seatrialv1.TestResult 
 	// A take-over does not restart the clock: the time-out counts from the object's creation.
 	result.StartedAt = timestamppb.New(object.created)
 
-	end, seen := e.await(ctx, object, result)
+	reading := newReading(func(pod *corev1.Pod) []*seatrialv1.ContainerLog {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.runner.LogTimeout)
+		defer cancel()
+		return logs(ctx, e.runner.Client.Clientset, e.redact, pod)
+	})
+	end, seen := e.await(ctx, object, result, reading)
 	result.Phase, result.Reason = end.phase, end.reason
-
-	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.runner.LogTimeout)
-	defer cancel()
-	result.Logs = logs(reading, e.runner.Client.Clientset, e.redact, seen.pods)
+	if end.phase == seatrialv1.VerdictTimedOut {
+		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.runner.LogTimeout)
+		defer cancel()
+		result.Reason = join(end.reason, e.waitedFor(asking, seen))
+	}
+	result.Logs = reading.all(seen.pods)
 	return result
 }
 
 // await watches the object until its test has ended, is stuck, or has run out of time.
-func (e *execution) await(ctx context.Context, object placed, result *seatrialv1.TestResult) (ruling, sighting) {
+func (e *execution) await(ctx context.Context, object placed, result *seatrialv1.TestResult, reading reading) (ruling, sighting) {
 	timeout := time.NewTimer(time.Until(object.created.Add(e.timeout)))
 	defer timeout.Stop()
 	var stuckFor <-chan time.Time
 	for {
 		seen, changed := e.watcher.sight(object.uid)
+		for _, pod := range seen.pods {
+			if ended(pod) {
+				reading.begin(pod)
+			}
+		}
 		now := judge(seen)
 		if now.phase != "" {
 			return now, seen
@@ -330,6 +344,24 @@ func (e *execution) await(ctx context.Context, object placed, result *seatrialv1
 			return ruling{phase: seatrialv1.VerdictCancelled, reason: context.Cause(ctx).Error()}, seen
 		}
 	}
+}
+
+// waitedFor says what kept a test from its end, or "" where it was at work.
+func (e *execution) waitedFor(ctx context.Context, seen sighting) string {
+	about := metav1.Object(seen.job)
+	if len(seen.pods) > 0 {
+		pod := seen.pods[len(seen.pods)-1]
+		if reason := restarting(pod); reason != "" || pod.Status.Phase != corev1.PodPending {
+			return reason
+		}
+		about = pod
+	} else if seen.job == nil {
+		return ""
+	}
+	if warnings := kube.Warnings(ctx, e.runner.Client.Clientset, about); len(warnings) > 0 {
+		return warnings[0]
+	}
+	return ""
 }
 
 func (e *execution) note(object placed) {

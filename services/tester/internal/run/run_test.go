@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"encoding/base64"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -181,6 +182,49 @@ func TestATestThatRunsOutOfTimeIsTakenAway(t *testing.T) {
 		pods, err := w.client.Clientset.CoreV1().Pods(w.namespace).List(t.Context(), metav1.ListOptions{})
 		return err == nil && len(pods.Items) == 0
 	}, patience, tick, "also those of the Job")
+}
+
+// The TTL controller deletes such a Job, and its pods with it, in the moment that it has ended.
+func TestAJobThatItsTTLDeletesAtOnceKeepsItsEndAndItsLog(t *testing.T) {
+	t.Parallel()
+	brief := func(name, script string) helmtest.Option {
+		return helmtest.WithFile("templates/tests/"+name+".yaml", fmt.Sprintf(`apiVersion: batch/v1
+kind: Job
+metadata: {name: "{{ .Release.Name }}-%s", annotations: {helm.sh/hook: test}}
+spec:
+  backoffLimit: 0
+  ttlSecondsAfterFinished: 0
+  template: {spec: {restartPolicy: Never, containers: [{name: test, image: "busybox:1.36", command: [sh, -c, %q]}]}}
+`, name, script))
+	}
+	w := newWorld(t, brief("bad", "echo oh no; exit 4"), brief("good", "echo well done"))
+	run := w.run(w.command(1, func(o *pb.TestOptions) { o.Parallel = 2 }))
+	require.Equal(t, []string{"web-bad failed", "web-good passed"}, phases(run))
+	require.Contains(t, run.Tests[0].Reason, "BackoffLimitExceeded")
+	require.Len(t, run.Tests[0].Logs, 1)
+	require.Equal(t, "oh no\n", run.Tests[0].Logs[0].Tail)
+	require.EqualValues(t, 4, run.Tests[0].Logs[0].GetExitCode())
+	require.Len(t, run.Tests[1].Logs, 1)
+	require.Equal(t, "well done\n", run.Tests[1].Logs[0].Tail)
+}
+
+func TestATestThatRunsOutOfTimeSaysWhatItWaitedFor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t,
+		custom("crash", `{restartPolicy: Always, containers: [{name: test, image: "busybox:1.36", command: [sh, -c, "exit 7"]}]}`),
+		helmtest.WithFile("templates/tests/refused.yaml", `apiVersion: batch/v1
+kind: Job
+metadata: {name: "{{ .Release.Name }}-refused", annotations: {helm.sh/hook: test}}
+spec: {template: {spec: {serviceAccountName: nobody, restartPolicy: Never, containers: [{name: test, image: "busybox:1.36"}]}}}
+`),
+		custom("volume", `{volumes: [{name: pages, configMap: {name: missing}}], containers: [{name: test, image: "busybox:1.36", volumeMounts: [{name: pages, mountPath: /pages}]}]}`),
+	)
+	run := w.run(w.command(1, func(o *pb.TestOptions) { o.Timeout, o.Parallel = "30s", 3 }))
+	require.Equal(t, []string{"web-crash timedout", "web-refused timedout", "web-volume timedout"}, phases(run))
+	for i, text := range []string{"exit code 7", `serviceaccount "nobody" not found`, `configmap "missing" not found`} {
+		require.Contains(t, run.Tests[i].Reason, "not finished after 30s (test.timeout): ")
+		require.Contains(t, run.Tests[i].Reason, text)
+	}
 }
 
 func TestTestsOfOneWeightRunAtOnceAndWeightsAreBarriers(t *testing.T) {
