@@ -124,9 +124,11 @@ func TestProvisionMakesTheConsumersOfAllServicesClustersAndPools(t *testing.T) {
 	}{
 		{"SEATRIAL_REQUESTS", "planner", []string{"seatrial.request.>"}},
 		{"SEATRIAL_OUTCOMES", "planner", outcomeFilters(
-			"blocked", "deploying", "deployed", "deployfailed", "rollingback", "rolledback", "rollbackfailed", "testing", "tested", "interrupted")},
+			"blocked", "deploying", "deployed", "deployfailed", "rollingback", "rolledback", "rollbackfailed",
+			"uninstalling", "uninstalled", "uninstallfailed", "testing", "tested", "interrupted")},
 		{"SEATRIAL_OUTCOMES", "notifier", outcomeFilters(
-			"accepted", "noworker", "blocked", "deploying", "deployed", "deployfailed", "rollingback", "rolledback", "rollbackfailed", "testing", "tested", "settled")},
+			"accepted", "noworker", "blocked", "deploying", "deployed", "deployfailed", "rollingback", "rolledback", "rollbackfailed",
+			"uninstalling", "uninstalled", "uninstallfailed", "testing", "tested", "settled")},
 		{"SEATRIAL_COMMANDS", "executor-local", []string{"seatrial.command.execute.local.>"}},
 		{"SEATRIAL_COMMANDS", "tester-local", []string{"seatrial.command.test.local.>"}},
 		{"SEATRIAL_COMMANDS", "tester-local__gpu", []string{"seatrial.command.test-gpu.local.>"}},
