@@ -43,7 +43,7 @@ func TestEveryTestIsReportedAlthoughTheFirstFails(t *testing.T) {
 	require.NoError(t, err, "the fixture is there")
 	require.Nil(t, w.pod("web-other"))
 	require.NotNil(t, w.pod("web-a"), "no policy deletes it")
-	require.Equal(t, "1", w.pod("web-a").Labels[LabelNumber])
+	require.Equal(t, "1", w.pod("web-a").Labels[release.LabelNumber])
 }
 
 func TestTheLogIsReadBeforeADeletePolicyDeletesThePod(t *testing.T) {
