@@ -29,6 +29,15 @@ var web = subject.Release{Cluster: "local", Namespace: "shop", Name: "web"}
 
 const soon = 30 * time.Second
 
+// endpoints are the subjects of the service, by name.
+var endpoints = map[string]string{
+	"deploy": "seatrial.api.deploy.*.*.*", "rollback": "seatrial.api.rollback.*.*.*", "uninstall": "seatrial.api.uninstall.*.*.*",
+	"test": "seatrial.api.test.*.*.*", "cancel": "seatrial.api.cancel.*.*.*", "suspend": "seatrial.api.suspend.*.*.*",
+	"resume": "seatrial.api.resume.*.*.*", "forgive": "seatrial.api.forgive.*.*.*",
+	"get": "seatrial.api.get.*.*.*", "wait": "seatrial.api.wait.*.*.*", "history": "seatrial.api.history.*.*.*",
+	"list": "seatrial.api.list", "list-cluster": "seatrial.api.list.*", "list-namespace": "seatrial.api.list.*.*",
+}
+
 // office is an API with what is behind it, and a person who asks.
 type office struct {
 	t    *testing.T
@@ -76,7 +85,7 @@ func (o *office) open(waiters int) (shut func()) {
 	shut = o.run(a.Run)
 	require.Eventually(o.t, func() bool {
 		services := o.services()
-		return len(services) == before+1 && len(services[before].Endpoints) == 5
+		return len(services) == before+1 && len(services[before].Endpoints) == len(endpoints)
 	}, soon, 10*time.Millisecond)
 	return shut
 }
@@ -408,10 +417,7 @@ func TestPlannersShareTheQuestions(t *testing.T) {
 			subjects[endpoint.Name] = endpoint.Subject
 			require.Equal(t, api.Name, endpoint.QueueGroup)
 		}
-		require.Equal(t, map[string]string{
-			"deploy": "seatrial.api.deploy.*.*.*", "rollback": "seatrial.api.rollback.*.*.*", "test": "seatrial.api.test.*.*.*",
-			"get": "seatrial.api.get.*.*.*", "wait": "seatrial.api.wait.*.*.*",
-		}, subjects)
+		require.Equal(t, endpoints, subjects)
 	}
 	var all sync.WaitGroup
 	for i := range 20 {
