@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seatrial/seatrial/internal/helm/helmtest"
+	"github.com/seatrial/seatrial/internal/helm/release"
 	pb "github.com/seatrial/seatrial/proto/seatrial/v1"
 )
 
