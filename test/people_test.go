@@ -14,10 +14,12 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seatrial/seatrial/internal/helm/helmtest"
 	"github.com/seatrial/seatrial/internal/kit/subject"
+	"github.com/seatrial/seatrial/internal/kit/wire"
 	seatrialv1 "github.com/seatrial/seatrial/proto/seatrial/v1"
 )
 
@@ -72,6 +74,81 @@ spec: {terminationGracePeriodSeconds: 0, containers: [{name: main, image: "busyb
 		}
 	}
 	require.Equal(t, []string{"deploying 1.0.0", "deployed 1.0.0", "deploying 4.0.0", "deployed 4.0.0"}, mutations)
+}
+
+func TestACancelStopsARunningTest(t *testing.T) {
+	w := start(t, nil)
+	r := w.release()
+	slow := w.askDeploy(r, "slow.tgz", helmtest.Web("1.0.0", helmtest.WithTest("smoke", "sleep 600")), nil)
+	w.outcome(seatrialv1.KindTesting, slow)
+	pods := w.client.Clientset.CoreV1().Pods(r.Namespace)
+	require.Eventually(t, func() bool {
+		_, err := pods.Get(t.Context(), "web-smoke", metav1.GetOptions{})
+		return err == nil
+	}, settleTimeout, 100*time.Millisecond)
+	cancel := w.ask(seatrialv1.VerbCancel, r, map[string]any{"request": slow})
+	require.Equal(t, seatrialv1.ResultDone, w.settled(cancel).GetSettlement().GetResult())
+	settled := w.settled(slow)
+	require.Equal(t, seatrialv1.ResultSuperseded, settled.GetSettlement().GetResult(), settled.GetMessage())
+	require.Equal(t, cancel, settled.GetSettlement().GetSupersededBy())
+	require.Equal(t, "cancelled by cancel "+cancel+": revision 1 deployed, not tested", settled.GetMessage())
+	require.Eventually(t, func() bool {
+		_, err := pods.Get(t.Context(), "web-smoke", metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	}, settleTimeout, 100*time.Millisecond, "the test's pod is stopped")
+}
+
+func TestASuspendedReleaseWaitsUntilItIsResumed(t *testing.T) {
+	w := start(t, nil)
+	r := w.release()
+	suspend := w.ask(seatrialv1.VerbSuspend, r, nil)
+	require.Equal(t, seatrialv1.ResultDone, w.settled(suspend).GetSettlement().GetResult())
+	first := w.askDeploy(r, "one.tgz", helmtest.Web("1.0.0"), nil)
+	second := w.askDeploy(r, "two.tgz", helmtest.Web("2.0.0"), nil)
+	require.Equal(t, seatrialv1.ResultSuperseded, w.settled(first).GetSettlement().GetResult(), "the newest waits")
+
+	known := &seatrialv1.GetAnswer{}
+	answer := w.call("get", r, nil)
+	require.NoError(t, wire.Unmarshal(answer.Header, answer.Data, known))
+	require.Equal(t, suspend, known.GetSuspended().GetRequest())
+	require.NotNil(t, known.GetSuspended().GetSince())
+	require.Equal(t, second, known.GetWaiting())
+	require.Nil(t, known.GetActive())
+
+	w.settled(w.ask(seatrialv1.VerbResume, r, nil))
+	settled := w.settled(second)
+	require.Equal(t, seatrialv1.ResultProven, settled.GetSettlement().GetResult(), settled.GetMessage())
+}
+
+func TestListAndHistorySayWhatRunsAndWhatRan(t *testing.T) {
+	w := start(t, nil)
+	r := w.release()
+	proven := w.deploy(r, "one.tgz", helmtest.Web("1.0.0"), nil)
+	again := w.settled(w.ask(seatrialv1.VerbTest, r, nil))
+
+	list := &seatrialv1.ListAnswer{}
+	answer, err := w.sys.Conn.NC.Request(subject.APIList(r.Cluster, r.Namespace), nil, 10*time.Second)
+	require.NoError(t, err)
+	require.NoError(t, wire.Unmarshal(answer.Header, answer.Data, list))
+	require.Len(t, list.GetReleases(), 1)
+	running := list.GetReleases()[0].GetRunning()
+	require.Equal(t, "1.0.0", running.GetContent().GetVersion())
+	require.Equal(t, proven.GetRequest(), running.GetRequest())
+	require.NotNil(t, running.GetSince())
+	require.Equal(t, seatrialv1.StandingProven, running.GetStanding())
+	require.Equal(t, again.GetRequest(), running.GetJudgedBy())
+	require.Equal(t, []string{"web-smoke"}, running.GetTests())
+
+	w.settled(w.ask(seatrialv1.VerbUninstall, r, nil))
+	history := &seatrialv1.HistoryAnswer{}
+	answer = w.call("history", r, nil)
+	require.NoError(t, wire.Unmarshal(answer.Header, answer.Data, history))
+	require.Empty(t, history.GetRevisions())
+	var results []string
+	for _, o := range history.GetSettled() {
+		results = append(results, o.GetSettlement().GetVerb()+" "+o.GetSettlement().GetResult())
+	}
+	require.Equal(t, []string{"uninstall uninstalled", "test proven", "deploy proven"}, results)
 }
 
 func TestASlowTestDelaysNoDeploy(t *testing.T) {

@@ -128,6 +128,7 @@ func tell(o *seatrialv1.Outcome) string {
 		add("%d", o.GetNumber())
 		for kind, there := range map[string]bool{
 			"deploy": o.GetCommand().GetDeploy() != nil, "test": o.GetCommand().GetTest() != nil, "rollback": o.GetCommand().GetRollback() != nil,
+			"uninstall": o.GetCommand().GetUninstall() != nil,
 		} {
 			if there {
 				add("%s", kind)
@@ -140,6 +141,9 @@ func tell(o *seatrialv1.Outcome) string {
 		}
 		if target := o.GetMutation().GetTargetRevision(); target != 0 {
 			add("target=%d", target)
+		}
+		if from := o.GetMutation().GetFromRevision(); from != 0 && o.GetMutation().GetAction() == "uninstall" {
+			add("from=%d", from)
 		}
 	case o.GetTestRun() != nil:
 		add("%s", o.GetTestRun().GetVerdict())

@@ -1,4 +1,4 @@
-// Package action carries out commands on Helm releases: install, upgrade and rollback through Helm's SDK. It checks
+// Package action carries out commands on Helm releases: install, upgrade, rollback and uninstall through Helm's SDK. It checks
 // before anything is mutated, waits by watching, knows its own work again after a crash, and says what went wrong in
 // words that hold no Secret's value.
 //
@@ -56,7 +56,8 @@ type Order struct {
 type Result struct {
 	// Mutation is what was done; never nil.
 	Mutation *seatrialv1.Mutation
-	// Requested is the chart that was to run: of a rollback that somebody asked for, the one in the target's record.
+	// Requested is the chart that was to run: of a rollback that somebody asked for, the one in the target's record; of an
+	// uninstall, the one that ran.
 	Requested *seatrialv1.ChartRevision
 	// Running is the chart that runs now, by the newest record that says `deployed`; nil where there is none.
 	Running *seatrialv1.ChartRevision

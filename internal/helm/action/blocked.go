@@ -3,9 +3,11 @@ package action
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	helmrelease "helm.sh/helm/v3/pkg/release"
+	helmtime "helm.sh/helm/v3/pkg/time"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seatrial/seatrial/internal/helm/release"
@@ -13,7 +15,7 @@ import (
 	seatrialv1 "github.com/seatrial/seatrial/proto/seatrial/v1"
 )
 
-// unblock reads the records, and sees to it that none of them is pending.
+// unblock reads the records, and sees to it that none of them is pending; nor half uninstalled, where this is no uninstall.
 //
 // One that a former command has left is marked as failed: its holder cannot write any more. One that somebody else has
 // made, a person with the Helm CLI, may be at work: it is left alone and waited for, until it is older than the operation's
@@ -32,10 +34,10 @@ func (op *operation) unblock(ctx context.Context) error {
 		if last == nil {
 			return nil
 		}
-		if stamp, own := release.StampOf(last); own && stamp.Number <= op.Command.GetNumber() {
-			return op.abandon(last, fmt.Sprintf("command %d was interrupted", stamp.Number))
+		if number, own := begunBy(last); own && number <= op.Command.GetNumber() {
+			return op.abandon(last, fmt.Sprintf("command %d was interrupted", number))
 		}
-		holder, dead := op.holder(ctx, last), last.Info.LastDeployed.Add(op.timeout)
+		holder, dead := op.holder(ctx, last), begunAt(last).Add(op.timeout)
 		left := time.Until(dead.Time)
 		switch {
 		case left > 0 && waitedFor != last.Version:
@@ -62,7 +64,7 @@ func (op *operation) inTheWay(rel *helmrelease.Release, holder, format string, a
 	return fault.New(seatrialv1.ClassBlocked,
 		"let that operation end; if its process is gone, ask again and it is taken over, or mend the release with `helm rollback`",
 		"revision %d is %s, begun by %s at %s: %s", rel.Version, rel.Info.Status, holder,
-		rel.Info.LastDeployed.UTC().Format(time.RFC3339), fmt.Sprintf(format, args...))
+		begunAt(rel).UTC().Format(time.RFC3339), fmt.Sprintf(format, args...))
 }
 
 // blocked tells that the operation waits.
@@ -76,12 +78,35 @@ func (op *operation) blocked(ctx context.Context, why error) error {
 	return nil
 }
 
-// pending returns the newest record if it is pending.
+// pending returns the newest record if it is pending, or half uninstalled and not to be uninstalled.
 func (op *operation) pending() *helmrelease.Release {
-	if n := len(op.history); n > 0 && op.history[n-1].Info.Status.IsPending() {
-		return op.history[n-1]
+	if len(op.history) == 0 {
+		return nil
+	}
+	last := op.history[len(op.history)-1]
+	half := last.Info.Status == helmrelease.StatusUninstalling && op.Command.GetUninstall() == nil
+	if half || last.Info.Status.IsPending() {
+		return last
 	}
 	return nil
+}
+
+// begunBy returns the number of the command that has begun what a record says to be under way, if it was one.
+func begunBy(rel *helmrelease.Release) (number uint32, own bool) {
+	if rel.Info.Status == helmrelease.StatusUninstalling {
+		n, err := strconv.ParseUint(rel.Labels[labelUninstall], 10, 32)
+		return uint32(n), err == nil
+	}
+	stamp, own := release.StampOf(rel)
+	return stamp.Number, own
+}
+
+// begunAt returns when that was.
+func begunAt(rel *helmrelease.Release) helmtime.Time {
+	if rel.Info.Status == helmrelease.StatusUninstalling {
+		return rel.Info.Deleted
+	}
+	return rel.Info.LastDeployed
 }
 
 // abandon marks a pending record as failed.

@@ -17,9 +17,10 @@ import (
 
 // Kinds of mutations.
 const (
-	Install  = "install"
-	Upgrade  = "upgrade"
-	Rollback = "rollback"
+	Install   = "install"
+	Upgrade   = "upgrade"
+	Rollback  = "rollback"
+	Uninstall = "uninstall"
 )
 
 // Deploy installs the chart where nothing was ever deployed, or only uninstalled since, and upgrades elsewhere. When ctx
@@ -64,7 +65,7 @@ func (op *operation) deploy(ctx context.Context, deploy *seatrialv1.DeployComman
 		return err
 	}
 	op.records.labels = map[string]string{
-		labelChart: chartLabel(archive.Digest), labelInputs: op.result.Mutation.GetQuarantineKey(), labelClass: "",
+		labelChart: chartLabel(archive.Digest), labelInputs: op.result.Mutation.GetQuarantineKey(), labelClass: "", labelUninstall: "",
 	}
 	op.records.admit = func(rel *helmrelease.Release) error { return op.admit(rel, deploy.GetTest()) }
 

@@ -28,6 +28,8 @@ const (
 	labelInputs = "seatrial.dev/inputs"
 	// labelClass is the class of the failure of a failed record.
 	labelClass = "seatrial.dev/class"
+	// labelUninstall is the number of the command that uninstalls a record's release.
+	labelUninstall = "seatrial.dev/uninstall"
 )
 
 // records is the storage driver of one operation. The creation of its record is the last moment before anything in the
@@ -39,6 +41,10 @@ type records struct {
 	admit func(*helmrelease.Release) error
 	// labels are put on the record that is made; an empty one is taken off.
 	labels map[string]string
+	// updated are put on the record that is written again.
+	updated map[string]string
+	// unfinished returns why a record must not be written as uninstalled, nil if it may. Helm would do so in any case.
+	unfinished func() error
 	// class returns the class of what has gone wrong, redact strikes Secrets' values out of what is written about it.
 	class  func() string
 	redact func(string) string
@@ -70,6 +76,14 @@ func (r *records) Update(key string, rel *helmrelease.Release) error {
 		rel.Info.Description = r.redact(rel.Info.Description)
 		rel.Labels = labelled(rel.Labels, map[string]string{labelClass: cmp.Or(r.class(), seatrialv1.ClassFailed)})
 	}
+	if r.updated != nil {
+		rel.Labels = labelled(rel.Labels, r.updated)
+	}
+	if r.unfinished != nil && rel.Info.Status == helmrelease.StatusUninstalled {
+		if r.err = r.unfinished(); r.err != nil {
+			return r.err
+		}
+	}
 	err := r.Driver.Update(key, rel)
 	for pause := 100 * time.Millisecond; err != nil && kube.Class(err) == seatrialv1.ClassTransient && pause < 5*time.Second; pause *= 2 {
 		select {
@@ -78,6 +92,9 @@ func (r *records) Update(key string, rel *helmrelease.Release) error {
 			return err
 		}
 		err = r.Driver.Update(key, rel)
+	}
+	if rel.Info.Status == helmrelease.StatusUninstalled {
+		r.err = err
 	}
 	if r.made != nil && rel.Version == r.made.Version {
 		r.err = err

@@ -12,8 +12,12 @@ import (
 )
 
 // Recover says what became of a command that a former holder had begun, by the newest record that the command has made:
-// none, or one that is still pending, says that it was interrupted, and it can be done again under a new number.
+// none, or one that is still pending, says that it was interrupted, and it can be done again under a new number. An
+// uninstall has no record of its own, and can be repeated: it goes on.
 func (r *Runner) Recover(ctx context.Context, o Order) *Result {
+	if o.Command.GetUninstall() != nil {
+		return r.uninstall(ctx, o, true)
+	}
 	upgrade, kind := o.Command.GetDeploy().GetUpgrade(), Upgrade
 	if back := o.Command.GetRollback(); back != nil {
 		upgrade, kind = back.GetUpgrade(), Rollback

@@ -41,7 +41,7 @@ func (op *operation) rollBack(ctx context.Context, back *seatrialv1.RollbackComm
 	if err := op.start(ctx); err != nil {
 		return err
 	}
-	op.records.labels = map[string]string{labelChart: "", labelInputs: "", labelClass: ""}
+	op.records.labels = map[string]string{labelChart: "", labelInputs: "", labelClass: "", labelUninstall: ""}
 	if _, own := release.StampOf(target); own {
 		op.records.labels[labelChart] = target.Labels[labelChart]
 	}

@@ -54,14 +54,16 @@ type Helm struct {
 
 	mu      sync.Mutex
 	mutated bool
+	removed bool
 	fault   error
 	objects []*seatrialv1.ObjectReport
 }
 
 var (
-	_ helmkube.Interface              = (*Helm)(nil)
-	_ helmkube.InterfaceExt           = (*Helm)(nil)
-	_ helmkube.InterfaceThreeWayMerge = (*Helm)(nil)
+	_ helmkube.Interface                    = (*Helm)(nil)
+	_ helmkube.InterfaceExt                 = (*Helm)(nil)
+	_ helmkube.InterfaceThreeWayMerge       = (*Helm)(nil)
+	_ helmkube.InterfaceDeletionPropagation = (*Helm)(nil)
 )
 
 // Helm returns the client for one action in a namespace. ctx bounds all waiting; a
@@ -92,6 +94,20 @@ func (h *Helm) Mutated() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.mutated
+}
+
+// Removed says that the deletion of a release's objects, hooks apart, was begun.
+func (h *Helm) Removed() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.removed
+}
+
+// Fault returns the first error of the action, nil if there was none.
+func (h *Helm) Fault() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.fault
 }
 
 // Objects returns the state of the objects that stood in the way, as it was then.
@@ -143,6 +159,17 @@ func (h *Helm) UpdateThreeWayMerge(original, target helmkube.ResourceList, force
 func (h *Helm) Delete(resources helmkube.ResourceList) (*helmkube.Result, []error) {
 	h.mutates()
 	result, errs := h.Client.Delete(resources)
+	h.refused(errors.Join(errs...))
+	return result, errs
+}
+
+// DeleteWithPropagationPolicy deletes the objects of a release that is uninstalled.
+func (h *Helm) DeleteWithPropagationPolicy(resources helmkube.ResourceList, policy metav1.DeletionPropagation) (*helmkube.Result, []error) {
+	h.mutates()
+	h.mu.Lock()
+	h.removed = true
+	h.mu.Unlock()
+	result, errs := h.Client.DeleteWithPropagationPolicy(resources, policy)
 	h.refused(errors.Join(errs...))
 	return result, errs
 }

@@ -10,11 +10,13 @@ import (
 	"github.com/seatrial/seatrial/internal/helm/kube"
 )
 
-// Labels of a stamp.
+// Labels of a stamp. Those of the objects of a test run are release, namespace, revision and number.
 const (
-	LabelNumber   = "seatrial.dev/number"
-	LabelFence    = "seatrial.dev/fence"
-	LabelRevision = "seatrial.dev/revision"
+	LabelNumber    = "seatrial.dev/number"
+	LabelFence     = "seatrial.dev/fence"
+	LabelRevision  = "seatrial.dev/revision"
+	LabelRelease   = "seatrial.dev/release"
+	LabelNamespace = "seatrial.dev/namespace"
 )
 
 // Stamp says by which command, under which fence, a record was made.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -69,6 +71,20 @@ func (b *Bucket[M]) Get(ctx context.Context, key string) (m M, revision uint64, 
 		return none, stored.Sequence, fmt.Errorf("%s/%s: revision %d: %w", b.name, key, stored.Sequence, err)
 	}
 	return m, stored.Sequence, nil
+}
+
+// Keys returns the keys that match a key with wildcards, sorted. A key that has lost its value is among them.
+func (b *Bucket[M]) Keys(ctx context.Context, filter string) ([]string, error) {
+	info, err := b.stream.Info(ctx, jetstream.WithSubjectFilter(b.subject(filter)))
+	if err != nil {
+		return nil, fmt.Errorf("%s/%s: %w", b.name, filter, err)
+	}
+	keys := make([]string, 0, len(info.State.Subjects))
+	for name := range info.State.Subjects {
+		keys = append(keys, strings.TrimPrefix(name, b.subject("")))
+	}
+	slices.Sort(keys)
+	return keys, nil
 }
 
 // Put sets a key that has the revision expect now, where 0 means that there is none, and returns its new revision. It

@@ -45,6 +45,7 @@ var repeatable = []string{
 	seatrialv1.KindBlocked,
 	seatrialv1.KindDeploying,
 	seatrialv1.KindRollingBack,
+	seatrialv1.KindUninstalling,
 	seatrialv1.KindTesting,
 	seatrialv1.KindInterrupted,
 }

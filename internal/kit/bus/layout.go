@@ -184,6 +184,7 @@ var plannerKinds = []string{
 	seatrialv1.KindBlocked,
 	seatrialv1.KindDeploying, seatrialv1.KindDeployed, seatrialv1.KindDeployFailed,
 	seatrialv1.KindRollingBack, seatrialv1.KindRolledBack, seatrialv1.KindRollbackFailed,
+	seatrialv1.KindUninstalling, seatrialv1.KindUninstalled, seatrialv1.KindUninstallFailed,
 	seatrialv1.KindTesting, seatrialv1.KindTested,
 	seatrialv1.KindInterrupted,
 }
@@ -194,6 +195,7 @@ var notifierKinds = []string{
 	seatrialv1.KindNoWorker, seatrialv1.KindBlocked,
 	seatrialv1.KindDeploying, seatrialv1.KindDeployed, seatrialv1.KindDeployFailed,
 	seatrialv1.KindRollingBack, seatrialv1.KindRolledBack, seatrialv1.KindRollbackFailed,
+	seatrialv1.KindUninstalling, seatrialv1.KindUninstalled, seatrialv1.KindUninstallFailed,
 	seatrialv1.KindTesting, seatrialv1.KindTested,
 	seatrialv1.KindSettled,
 }

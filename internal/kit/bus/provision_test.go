@@ -124,9 +124,11 @@ func TestProvisionMakesTheConsumersOfAllServicesClustersAndPools(t *testing.T) {
 	}{
 		{"SEATRIAL_REQUESTS", "planner", []string{"seatrial.request.>"}},
 		{"SEATRIAL_OUTCOMES", "planner", outcomeFilters(
-			"blocked", "deploying", "deployed", "deployfailed", "rollingback", "rolledback", "rollbackfailed", "testing", "tested", "interrupted")},
+			"blocked", "deploying", "deployed", "deployfailed", "rollingback", "rolledback", "rollbackfailed",
+			"uninstalling", "uninstalled", "uninstallfailed", "testing", "tested", "interrupted")},
 		{"SEATRIAL_OUTCOMES", "notifier", outcomeFilters(
-			"accepted", "noworker", "blocked", "deploying", "deployed", "deployfailed", "rollingback", "rolledback", "rollbackfailed", "testing", "tested", "settled")},
+			"accepted", "noworker", "blocked", "deploying", "deployed", "deployfailed", "rollingback", "rolledback", "rollbackfailed",
+			"uninstalling", "uninstalled", "uninstallfailed", "testing", "tested", "settled")},
 		{"SEATRIAL_COMMANDS", "executor-local", []string{"seatrial.command.execute.local.>"}},
 		{"SEATRIAL_COMMANDS", "tester-local", []string{"seatrial.command.test.local.>"}},
 		{"SEATRIAL_COMMANDS", "tester-local__gpu", []string{"seatrial.command.test-gpu.local.>"}},
@@ -213,7 +215,7 @@ func TestProvisionChangesWhatIsDifferentAndLeavesTheRest(t *testing.T) {
 	require.EqualValues(t, 1, streamConfig(t, c, "SEATRIAL_COMMANDS").MaxMsgsPerSubject)
 	require.Equal(t, 30*day, streamConfig(t, c, "KV_seatrial-requests").MaxAge)
 	require.Equal(t, 90*day, streamConfig(t, c, "OBJ_seatrial-logs").MaxAge)
-	require.Len(t, consumerConfig(t, c, "SEATRIAL_OUTCOMES", "planner").FilterSubjects, 10)
+	require.Len(t, consumerConfig(t, c, "SEATRIAL_OUTCOMES", "planner").FilterSubjects, 13)
 	require.Equal(t, 10_000, consumerConfig(t, c, "SEATRIAL_OUTCOMES", "planner").MaxAckPending)
 	consumerConfig(t, c, "SEATRIAL_COMMANDS", "executor-new")
 	consumerConfig(t, c, "SEATRIAL_COMMANDS", "tester-local__gpu")

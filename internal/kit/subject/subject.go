@@ -81,13 +81,20 @@ func (r Release) Validate() error {
 	if err := ValidateCluster(r.Cluster); err != nil {
 		return err
 	}
-	if err := validate("namespace", r.Namespace, 63); err != nil {
+	if err := validateNamespace(r.Namespace); err != nil {
 		return err
 	}
-	if strings.Contains(r.Namespace, ".") {
-		return fmt.Errorf("%w: namespace %q: no namespace of Kubernetes has a dot", ErrInvalid, r.Namespace)
-	}
 	return validate("release", r.Name, 53)
+}
+
+func validateNamespace(namespace string) error {
+	if err := validate("namespace", namespace, 63); err != nil {
+		return err
+	}
+	if strings.Contains(namespace, ".") {
+		return fmt.Errorf("%w: namespace %q: no namespace of Kubernetes has a dot", ErrInvalid, namespace)
+	}
+	return nil
 }
 
 // ValidateCluster checks the name of a cluster.
@@ -186,6 +193,48 @@ func API(verb string, r Release) string { return "seatrial.api." + verb + "." + 
 // ParseAPI is the reverse of API.
 func ParseAPI(s string) (verb string, r Release, err error) {
 	return parse("seatrial.api.", s)
+}
+
+// APIListFilters returns the subjects on which a micro service listens for questions about many releases: everywhere, in a
+// cluster, in a namespace.
+func APIListFilters() []string { return []string{apiList, apiList + ".*", apiList + ".*.*"} }
+
+const apiList = "seatrial.api.list"
+
+// APIList returns seatrial.api.list, seatrial.api.list.<cluster> or seatrial.api.list.<cluster>.<namespace>: a question about
+// many releases ends at what it asks for. Empty is all; a namespace needs its cluster.
+func APIList(cluster, namespace string) string {
+	return strings.TrimSuffix(apiList+"."+Keys(cluster, namespace), ".>")
+}
+
+// ParseAPIList is the reverse of APIList.
+func ParseAPIList(s string) (cluster, namespace string, err error) {
+	tail, ok := strings.CutPrefix(s+".", apiList+".")
+	tokens := strings.Split(tail, ".")
+	if !ok || len(tokens) > 3 {
+		return "", "", fmt.Errorf("%w: subject %q: want %s, with .<cluster> or .<cluster>.<namespace> behind it", ErrInvalid, s, apiList)
+	}
+	if len(tokens) > 1 {
+		cluster = untoken(tokens[0])
+		err = ValidateCluster(cluster)
+	}
+	if len(tokens) > 2 {
+		namespace = untoken(tokens[1])
+		err = errors.Join(err, validateNamespace(namespace))
+	}
+	return cluster, namespace, err
+}
+
+// Keys returns the filter of the keys of a bucket by release, for all releases, those of a cluster, or of a namespace.
+func Keys(cluster, namespace string) string {
+	switch {
+	case cluster == "":
+		return ">"
+	case namespace == "":
+		return token(cluster) + ".>"
+	default:
+		return token(cluster) + "." + token(namespace) + ".>"
+	}
 }
 
 func testToken(pool string) string {

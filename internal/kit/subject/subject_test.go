@@ -189,3 +189,26 @@ func FuzzParseSubject(f *testing.F) {
 		}
 	})
 }
+
+func TestListsEndAtWhatTheyList(t *testing.T) {
+	for want, row := range map[string]struct{ cluster, namespace, keys string }{
+		"seatrial.api.list":              {"", "", ">"},
+		"seatrial.api.list.prod_eu":      {"prod.eu", "", "prod_eu.>"},
+		"seatrial.api.list.prod_eu.shop": {"prod.eu", "shop", "prod_eu.shop.>"},
+	} {
+		require.Equal(t, want, subject.APIList(row.cluster, row.namespace))
+		require.Equal(t, row.keys, subject.Keys(row.cluster, row.namespace))
+		cluster, namespace, err := subject.ParseAPIList(want)
+		require.NoError(t, err, want)
+		require.Equal(t, row.cluster, cluster)
+		require.Equal(t, row.namespace, namespace)
+	}
+	require.Equal(t, []string{"seatrial.api.list", "seatrial.api.list.*", "seatrial.api.list.*.*"}, subject.APIListFilters())
+	for _, refused := range []string{
+		"", "seatrial.api.lists", "seatrial.api.list.", "seatrial.api.list.>", "seatrial.api.list.UPPER", "seatrial.api.list.local.", "seatrial.api.list.local.sh_op",
+		"seatrial.api.list.local.shop.web",
+	} {
+		_, _, err := subject.ParseAPIList(refused)
+		require.ErrorIs(t, err, subject.ErrInvalid, refused)
+	}
+}

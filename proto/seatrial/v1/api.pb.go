@@ -21,7 +21,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// StoredAnswer is the answer of seatrial.api.deploy, test and rollback: the request is stored.
+// StoredAnswer is the answer to a request: it is stored.
 type StoredAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// request is the id to wait for.
@@ -287,12 +287,14 @@ type GetAnswer struct {
 	Generation uint32                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
 	Active     *ActiveView            `protobuf:"bytes,3,opt,name=active,proto3" json:"active,omitempty"`
 	// waiting and waiting_test are request ids.
-	Waiting       string            `protobuf:"bytes,4,opt,name=waiting,proto3" json:"waiting,omitempty"`
-	WaitingTest   string            `protobuf:"bytes,5,opt,name=waiting_test,json=waitingTest,proto3" json:"waiting_test,omitempty"`
-	Running       *ChartRevision    `protobuf:"bytes,6,opt,name=running,proto3" json:"running,omitempty"`
-	Proven        *Proof            `protobuf:"bytes,7,opt,name=proven,proto3" json:"proven,omitempty"`
-	Revisions     []*RevisionRecord `protobuf:"bytes,8,rep,name=revisions,proto3" json:"revisions,omitempty"`
-	Quarantine    []*Quarantined    `protobuf:"bytes,9,rep,name=quarantine,proto3" json:"quarantine,omitempty"`
+	Waiting     string            `protobuf:"bytes,4,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	WaitingTest string            `protobuf:"bytes,5,opt,name=waiting_test,json=waitingTest,proto3" json:"waiting_test,omitempty"`
+	Running     *ChartRevision    `protobuf:"bytes,6,opt,name=running,proto3" json:"running,omitempty"`
+	Proven      *Proof            `protobuf:"bytes,7,opt,name=proven,proto3" json:"proven,omitempty"`
+	Revisions   []*RevisionRecord `protobuf:"bytes,8,rep,name=revisions,proto3" json:"revisions,omitempty"`
+	Quarantine  []*Quarantined    `protobuf:"bytes,9,rep,name=quarantine,proto3" json:"quarantine,omitempty"`
+	// suspended says by which request, and since when; absent while the release is not.
+	Suspended     *Suspension `protobuf:"bytes,10,opt,name=suspended,proto3" json:"suspended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -390,14 +392,23 @@ func (x *GetAnswer) GetQuarantine() []*Quarantined {
 	return nil
 }
 
+func (x *GetAnswer) GetSuspended() *Suspension {
+	if x != nil {
+		return x.Suspended
+	}
+	return nil
+}
+
 // ActiveView is the active request, without its body.
 type ActiveView struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Request       string                 `protobuf:"bytes,1,opt,name=request,proto3" json:"request,omitempty"`
-	Verb          string                 `protobuf:"bytes,2,opt,name=verb,proto3" json:"verb,omitempty"`
-	Phase         string                 `protobuf:"bytes,3,opt,name=phase,proto3" json:"phase,omitempty"`
-	Requested     *ChartRevision         `protobuf:"bytes,4,opt,name=requested,proto3" json:"requested,omitempty"`
-	Command       *OpenCommand           `protobuf:"bytes,5,opt,name=command,proto3" json:"command,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Request   string                 `protobuf:"bytes,1,opt,name=request,proto3" json:"request,omitempty"`
+	Verb      string                 `protobuf:"bytes,2,opt,name=verb,proto3" json:"verb,omitempty"`
+	Phase     string                 `protobuf:"bytes,3,opt,name=phase,proto3" json:"phase,omitempty"`
+	Requested *ChartRevision         `protobuf:"bytes,4,opt,name=requested,proto3" json:"requested,omitempty"`
+	Command   *OpenCommand           `protobuf:"bytes,5,opt,name=command,proto3" json:"command,omitempty"`
+	// cancelled_by are the `cancel`s at whose behest it stops at its next boundary.
+	CancelledBy   []string `protobuf:"bytes,6,rep,name=cancelled_by,json=cancelledBy,proto3" json:"cancelled_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -467,6 +478,335 @@ func (x *ActiveView) GetCommand() *OpenCommand {
 	return nil
 }
 
+func (x *ActiveView) GetCancelledBy() []string {
+	if x != nil {
+		return x.CancelledBy
+	}
+	return nil
+}
+
+// ListRequest asks seatrial.api.list what runs where: everywhere, or in the cluster or namespace at which the subject ends.
+type ListRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// limit is how many releases an answer has at most; default 100. It has fewer where they would not fit into a message.
+	Limit int32 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`
+	// continue is that of the answer before: the list goes on behind it.
+	Continue      string `protobuf:"bytes,2,opt,name=continue,proto3" json:"continue,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRequest) Reset() {
+	*x = ListRequest{}
+	mi := &file_seatrial_v1_api_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRequest) ProtoMessage() {}
+
+func (x *ListRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_seatrial_v1_api_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
+func (*ListRequest) Descriptor() ([]byte, []int) {
+	return file_seatrial_v1_api_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ListRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListRequest) GetContinue() string {
+	if x != nil {
+		return x.Continue
+	}
+	return ""
+}
+
+// ListAnswer is a part of the releases, in the order of their names.
+type ListAnswer struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Releases []*ListedRelease       `protobuf:"bytes,1,rep,name=releases,proto3" json:"releases,omitempty"`
+	// continue is empty at the end of the list.
+	Continue      string `protobuf:"bytes,2,opt,name=continue,proto3" json:"continue,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAnswer) Reset() {
+	*x = ListAnswer{}
+	mi := &file_seatrial_v1_api_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAnswer) ProtoMessage() {}
+
+func (x *ListAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_seatrial_v1_api_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAnswer.ProtoReflect.Descriptor instead.
+func (*ListAnswer) Descriptor() ([]byte, []int) {
+	return file_seatrial_v1_api_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ListAnswer) GetReleases() []*ListedRelease {
+	if x != nil {
+		return x.Releases
+	}
+	return nil
+}
+
+func (x *ListAnswer) GetContinue() string {
+	if x != nil {
+		return x.Continue
+	}
+	return ""
+}
+
+// ListedRelease is what runs as one release.
+type ListedRelease struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Release string                 `protobuf:"bytes,1,opt,name=release,proto3" json:"release,omitempty"`
+	// running is absent where nothing runs. Of what somebody else has deployed only the content is known.
+	Running       *RevisionRecord `protobuf:"bytes,2,opt,name=running,proto3" json:"running,omitempty"`
+	Active        *ActiveView     `protobuf:"bytes,3,opt,name=active,proto3" json:"active,omitempty"`
+	Waiting       string          `protobuf:"bytes,4,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	WaitingTest   string          `protobuf:"bytes,5,opt,name=waiting_test,json=waitingTest,proto3" json:"waiting_test,omitempty"`
+	Suspended     *Suspension     `protobuf:"bytes,6,opt,name=suspended,proto3" json:"suspended,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListedRelease) Reset() {
+	*x = ListedRelease{}
+	mi := &file_seatrial_v1_api_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListedRelease) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListedRelease) ProtoMessage() {}
+
+func (x *ListedRelease) ProtoReflect() protoreflect.Message {
+	mi := &file_seatrial_v1_api_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListedRelease.ProtoReflect.Descriptor instead.
+func (*ListedRelease) Descriptor() ([]byte, []int) {
+	return file_seatrial_v1_api_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ListedRelease) GetRelease() string {
+	if x != nil {
+		return x.Release
+	}
+	return ""
+}
+
+func (x *ListedRelease) GetRunning() *RevisionRecord {
+	if x != nil {
+		return x.Running
+	}
+	return nil
+}
+
+func (x *ListedRelease) GetActive() *ActiveView {
+	if x != nil {
+		return x.Active
+	}
+	return nil
+}
+
+func (x *ListedRelease) GetWaiting() string {
+	if x != nil {
+		return x.Waiting
+	}
+	return ""
+}
+
+func (x *ListedRelease) GetWaitingTest() string {
+	if x != nil {
+		return x.WaitingTest
+	}
+	return ""
+}
+
+func (x *ListedRelease) GetSuspended() *Suspension {
+	if x != nil {
+		return x.Suspended
+	}
+	return nil
+}
+
+// HistoryRequest asks seatrial.api.history what ran as the subject's release.
+type HistoryRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// limit is how many last words an answer has at most; default 20. It has fewer where they would not fit into a message.
+	Limit int32 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`
+	// continue is that of the answer before: the last words go on behind it.
+	Continue      string `protobuf:"bytes,2,opt,name=continue,proto3" json:"continue,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryRequest) Reset() {
+	*x = HistoryRequest{}
+	mi := &file_seatrial_v1_api_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryRequest) ProtoMessage() {}
+
+func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_seatrial_v1_api_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
+func (*HistoryRequest) Descriptor() ([]byte, []int) {
+	return file_seatrial_v1_api_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *HistoryRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *HistoryRequest) GetContinue() string {
+	if x != nil {
+		return x.Continue
+	}
+	return ""
+}
+
+// HistoryAnswer is what ran, and what became of the requests. Charts are without their annotations.
+type HistoryAnswer struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Release string                 `protobuf:"bytes,1,opt,name=release,proto3" json:"release,omitempty"`
+	// revisions are those that are remembered, newest first; in the first answer only.
+	Revisions []*RevisionRecord `protobuf:"bytes,2,rep,name=revisions,proto3" json:"revisions,omitempty"`
+	// settled are the last words on requests, newest first, for as long as the audit trail has them.
+	Settled []*Outcome `protobuf:"bytes,3,rep,name=settled,proto3" json:"settled,omitempty"`
+	// continue is empty at the end.
+	Continue      string `protobuf:"bytes,4,opt,name=continue,proto3" json:"continue,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryAnswer) Reset() {
+	*x = HistoryAnswer{}
+	mi := &file_seatrial_v1_api_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryAnswer) ProtoMessage() {}
+
+func (x *HistoryAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_seatrial_v1_api_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryAnswer.ProtoReflect.Descriptor instead.
+func (*HistoryAnswer) Descriptor() ([]byte, []int) {
+	return file_seatrial_v1_api_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *HistoryAnswer) GetRelease() string {
+	if x != nil {
+		return x.Release
+	}
+	return ""
+}
+
+func (x *HistoryAnswer) GetRevisions() []*RevisionRecord {
+	if x != nil {
+		return x.Revisions
+	}
+	return nil
+}
+
+func (x *HistoryAnswer) GetSettled() []*Outcome {
+	if x != nil {
+		return x.Settled
+	}
+	return nil
+}
+
+func (x *HistoryAnswer) GetContinue() string {
+	if x != nil {
+		return x.Continue
+	}
+	return ""
+}
+
 var File_seatrial_v1_api_proto protoreflect.FileDescriptor
 
 const file_seatrial_v1_api_proto_rawDesc = "" +
@@ -489,7 +829,7 @@ const file_seatrial_v1_api_proto_rawDesc = "" +
 	"WaitAnswer\x12.\n" +
 	"\asettled\x18\x01 \x01(\v2\x14.seatrial.v1.OutcomeR\asettled\"\f\n" +
 	"\n" +
-	"GetRequest\"\x8a\x03\n" +
+	"GetRequest\"\xc1\x03\n" +
 	"\tGetAnswer\x12\x18\n" +
 	"\arelease\x18\x01 \x01(\tR\arelease\x12\x1e\n" +
 	"\n" +
@@ -503,14 +843,39 @@ const file_seatrial_v1_api_proto_rawDesc = "" +
 	"\trevisions\x18\b \x03(\v2\x1b.seatrial.v1.RevisionRecordR\trevisions\x128\n" +
 	"\n" +
 	"quarantine\x18\t \x03(\v2\x18.seatrial.v1.QuarantinedR\n" +
-	"quarantine\"\xbe\x01\n" +
+	"quarantine\x125\n" +
+	"\tsuspended\x18\n" +
+	" \x01(\v2\x17.seatrial.v1.SuspensionR\tsuspended\"\xe1\x01\n" +
 	"\n" +
 	"ActiveView\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\tR\arequest\x12\x12\n" +
 	"\x04verb\x18\x02 \x01(\tR\x04verb\x12\x14\n" +
 	"\x05phase\x18\x03 \x01(\tR\x05phase\x128\n" +
 	"\trequested\x18\x04 \x01(\v2\x1a.seatrial.v1.ChartRevisionR\trequested\x122\n" +
-	"\acommand\x18\x05 \x01(\v2\x18.seatrial.v1.OpenCommandR\acommandB;Z9github.com/seatrial/seatrial/proto/seatrial/v1;seatrialv1b\x06proto3"
+	"\acommand\x18\x05 \x01(\v2\x18.seatrial.v1.OpenCommandR\acommand\x12!\n" +
+	"\fcancelled_by\x18\x06 \x03(\tR\vcancelledBy\"?\n" +
+	"\vListRequest\x12\x14\n" +
+	"\x05limit\x18\x01 \x01(\x05R\x05limit\x12\x1a\n" +
+	"\bcontinue\x18\x02 \x01(\tR\bcontinue\"`\n" +
+	"\n" +
+	"ListAnswer\x126\n" +
+	"\breleases\x18\x01 \x03(\v2\x1a.seatrial.v1.ListedReleaseR\breleases\x12\x1a\n" +
+	"\bcontinue\x18\x02 \x01(\tR\bcontinue\"\x85\x02\n" +
+	"\rListedRelease\x12\x18\n" +
+	"\arelease\x18\x01 \x01(\tR\arelease\x125\n" +
+	"\arunning\x18\x02 \x01(\v2\x1b.seatrial.v1.RevisionRecordR\arunning\x12/\n" +
+	"\x06active\x18\x03 \x01(\v2\x17.seatrial.v1.ActiveViewR\x06active\x12\x18\n" +
+	"\awaiting\x18\x04 \x01(\tR\awaiting\x12!\n" +
+	"\fwaiting_test\x18\x05 \x01(\tR\vwaitingTest\x125\n" +
+	"\tsuspended\x18\x06 \x01(\v2\x17.seatrial.v1.SuspensionR\tsuspended\"B\n" +
+	"\x0eHistoryRequest\x12\x14\n" +
+	"\x05limit\x18\x01 \x01(\x05R\x05limit\x12\x1a\n" +
+	"\bcontinue\x18\x02 \x01(\tR\bcontinue\"\xb0\x01\n" +
+	"\rHistoryAnswer\x12\x18\n" +
+	"\arelease\x18\x01 \x01(\tR\arelease\x129\n" +
+	"\trevisions\x18\x02 \x03(\v2\x1b.seatrial.v1.RevisionRecordR\trevisions\x12.\n" +
+	"\asettled\x18\x03 \x03(\v2\x14.seatrial.v1.OutcomeR\asettled\x12\x1a\n" +
+	"\bcontinue\x18\x04 \x01(\tR\bcontinueB;Z9github.com/seatrial/seatrial/proto/seatrial/v1;seatrialv1b\x06proto3"
 
 var (
 	file_seatrial_v1_api_proto_rawDescOnce sync.Once
@@ -524,7 +889,7 @@ func file_seatrial_v1_api_proto_rawDescGZIP() []byte {
 	return file_seatrial_v1_api_proto_rawDescData
 }
 
-var file_seatrial_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_seatrial_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_seatrial_v1_api_proto_goTypes = []any{
 	(*StoredAnswer)(nil),   // 0: seatrial.v1.StoredAnswer
 	(*ErrorAnswer)(nil),    // 1: seatrial.v1.ErrorAnswer
@@ -533,29 +898,42 @@ var file_seatrial_v1_api_proto_goTypes = []any{
 	(*GetRequest)(nil),     // 4: seatrial.v1.GetRequest
 	(*GetAnswer)(nil),      // 5: seatrial.v1.GetAnswer
 	(*ActiveView)(nil),     // 6: seatrial.v1.ActiveView
-	(*Violation)(nil),      // 7: seatrial.v1.Violation
-	(*Outcome)(nil),        // 8: seatrial.v1.Outcome
-	(*ChartRevision)(nil),  // 9: seatrial.v1.ChartRevision
-	(*Proof)(nil),          // 10: seatrial.v1.Proof
-	(*RevisionRecord)(nil), // 11: seatrial.v1.RevisionRecord
-	(*Quarantined)(nil),    // 12: seatrial.v1.Quarantined
-	(*OpenCommand)(nil),    // 13: seatrial.v1.OpenCommand
+	(*ListRequest)(nil),    // 7: seatrial.v1.ListRequest
+	(*ListAnswer)(nil),     // 8: seatrial.v1.ListAnswer
+	(*ListedRelease)(nil),  // 9: seatrial.v1.ListedRelease
+	(*HistoryRequest)(nil), // 10: seatrial.v1.HistoryRequest
+	(*HistoryAnswer)(nil),  // 11: seatrial.v1.HistoryAnswer
+	(*Violation)(nil),      // 12: seatrial.v1.Violation
+	(*Outcome)(nil),        // 13: seatrial.v1.Outcome
+	(*ChartRevision)(nil),  // 14: seatrial.v1.ChartRevision
+	(*Proof)(nil),          // 15: seatrial.v1.Proof
+	(*RevisionRecord)(nil), // 16: seatrial.v1.RevisionRecord
+	(*Quarantined)(nil),    // 17: seatrial.v1.Quarantined
+	(*Suspension)(nil),     // 18: seatrial.v1.Suspension
+	(*OpenCommand)(nil),    // 19: seatrial.v1.OpenCommand
 }
 var file_seatrial_v1_api_proto_depIdxs = []int32{
-	7,  // 0: seatrial.v1.ErrorAnswer.violations:type_name -> seatrial.v1.Violation
-	8,  // 1: seatrial.v1.WaitAnswer.settled:type_name -> seatrial.v1.Outcome
+	12, // 0: seatrial.v1.ErrorAnswer.violations:type_name -> seatrial.v1.Violation
+	13, // 1: seatrial.v1.WaitAnswer.settled:type_name -> seatrial.v1.Outcome
 	6,  // 2: seatrial.v1.GetAnswer.active:type_name -> seatrial.v1.ActiveView
-	9,  // 3: seatrial.v1.GetAnswer.running:type_name -> seatrial.v1.ChartRevision
-	10, // 4: seatrial.v1.GetAnswer.proven:type_name -> seatrial.v1.Proof
-	11, // 5: seatrial.v1.GetAnswer.revisions:type_name -> seatrial.v1.RevisionRecord
-	12, // 6: seatrial.v1.GetAnswer.quarantine:type_name -> seatrial.v1.Quarantined
-	9,  // 7: seatrial.v1.ActiveView.requested:type_name -> seatrial.v1.ChartRevision
-	13, // 8: seatrial.v1.ActiveView.command:type_name -> seatrial.v1.OpenCommand
-	9,  // [9:9] is the sub-list for method output_type
-	9,  // [9:9] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	14, // 3: seatrial.v1.GetAnswer.running:type_name -> seatrial.v1.ChartRevision
+	15, // 4: seatrial.v1.GetAnswer.proven:type_name -> seatrial.v1.Proof
+	16, // 5: seatrial.v1.GetAnswer.revisions:type_name -> seatrial.v1.RevisionRecord
+	17, // 6: seatrial.v1.GetAnswer.quarantine:type_name -> seatrial.v1.Quarantined
+	18, // 7: seatrial.v1.GetAnswer.suspended:type_name -> seatrial.v1.Suspension
+	14, // 8: seatrial.v1.ActiveView.requested:type_name -> seatrial.v1.ChartRevision
+	19, // 9: seatrial.v1.ActiveView.command:type_name -> seatrial.v1.OpenCommand
+	9,  // 10: seatrial.v1.ListAnswer.releases:type_name -> seatrial.v1.ListedRelease
+	16, // 11: seatrial.v1.ListedRelease.running:type_name -> seatrial.v1.RevisionRecord
+	6,  // 12: seatrial.v1.ListedRelease.active:type_name -> seatrial.v1.ActiveView
+	18, // 13: seatrial.v1.ListedRelease.suspended:type_name -> seatrial.v1.Suspension
+	16, // 14: seatrial.v1.HistoryAnswer.revisions:type_name -> seatrial.v1.RevisionRecord
+	13, // 15: seatrial.v1.HistoryAnswer.settled:type_name -> seatrial.v1.Outcome
+	16, // [16:16] is the sub-list for method output_type
+	16, // [16:16] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_seatrial_v1_api_proto_init() }
@@ -572,7 +950,7 @@ func file_seatrial_v1_api_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_seatrial_v1_api_proto_rawDesc), len(file_seatrial_v1_api_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -47,6 +47,7 @@ type Command struct {
 	//	*Command_Deploy
 	//	*Command_Rollback
 	//	*Command_Test
+	//	*Command_Uninstall
 	Action        isCommand_Action `protobuf_oneof:"action"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -186,6 +187,15 @@ func (x *Command) GetTest() *TestCommand {
 	return nil
 }
 
+func (x *Command) GetUninstall() *UninstallCommand {
+	if x != nil {
+		if x, ok := x.Action.(*Command_Uninstall); ok {
+			return x.Uninstall
+		}
+	}
+	return nil
+}
+
 type isCommand_Action interface {
 	isCommand_Action()
 }
@@ -202,11 +212,17 @@ type Command_Test struct {
 	Test *TestCommand `protobuf:"bytes,13,opt,name=test,proto3,oneof"`
 }
 
+type Command_Uninstall struct {
+	Uninstall *UninstallCommand `protobuf:"bytes,14,opt,name=uninstall,proto3,oneof"`
+}
+
 func (*Command_Deploy) isCommand_Action() {}
 
 func (*Command_Rollback) isCommand_Action() {}
 
 func (*Command_Test) isCommand_Action() {}
+
+func (*Command_Uninstall) isCommand_Action() {}
 
 // DeployCommand installs or upgrades.
 type DeployCommand struct {
@@ -367,6 +383,60 @@ func (x *RollbackCommand) GetFailedRevision() int32 {
 	return 0
 }
 
+// UninstallCommand removes the release, and what its test hooks have left.
+type UninstallCommand struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Options *UninstallOptions      `protobuf:"bytes,1,opt,name=options,proto3" json:"options,omitempty"`
+	// failed_revision is the revision whose failure is the reason; 0 when a person asked.
+	FailedRevision int32 `protobuf:"varint,2,opt,name=failed_revision,json=failedRevision,proto3" json:"failed_revision,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *UninstallCommand) Reset() {
+	*x = UninstallCommand{}
+	mi := &file_seatrial_v1_command_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UninstallCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UninstallCommand) ProtoMessage() {}
+
+func (x *UninstallCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_seatrial_v1_command_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UninstallCommand.ProtoReflect.Descriptor instead.
+func (*UninstallCommand) Descriptor() ([]byte, []int) {
+	return file_seatrial_v1_command_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *UninstallCommand) GetOptions() *UninstallOptions {
+	if x != nil {
+		return x.Options
+	}
+	return nil
+}
+
+func (x *UninstallCommand) GetFailedRevision() int32 {
+	if x != nil {
+		return x.FailedRevision
+	}
+	return 0
+}
+
 // TestCommand runs the Helm tests of one named revision.
 type TestCommand struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
@@ -382,7 +452,7 @@ type TestCommand struct {
 
 func (x *TestCommand) Reset() {
 	*x = TestCommand{}
-	mi := &file_seatrial_v1_command_proto_msgTypes[3]
+	mi := &file_seatrial_v1_command_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -394,7 +464,7 @@ func (x *TestCommand) String() string {
 func (*TestCommand) ProtoMessage() {}
 
 func (x *TestCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_seatrial_v1_command_proto_msgTypes[3]
+	mi := &file_seatrial_v1_command_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -407,7 +477,7 @@ func (x *TestCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestCommand.ProtoReflect.Descriptor instead.
 func (*TestCommand) Descriptor() ([]byte, []int) {
-	return file_seatrial_v1_command_proto_rawDescGZIP(), []int{3}
+	return file_seatrial_v1_command_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *TestCommand) GetHelmRevision() int32 {
@@ -442,7 +512,7 @@ var File_seatrial_v1_command_proto protoreflect.FileDescriptor
 
 const file_seatrial_v1_command_proto_rawDesc = "" +
 	"\n" +
-	"\x19seatrial/v1/command.proto\x12\vseatrial.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17seatrial/v1/chart.proto\x1a\x19seatrial/v1/request.proto\"\xba\x04\n" +
+	"\x19seatrial/v1/command.proto\x12\vseatrial.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17seatrial/v1/chart.proto\x1a\x19seatrial/v1/request.proto\"\xf9\x04\n" +
 	"\aCommand\x12\x18\n" +
 	"\arelease\x18\x01 \x01(\tR\arelease\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\rR\x06number\x12\x1e\n" +
@@ -459,7 +529,8 @@ const file_seatrial_v1_command_proto_rawDesc = "" +
 	" \x03(\tR\vquarantined\x124\n" +
 	"\x06deploy\x18\v \x01(\v2\x1a.seatrial.v1.DeployCommandH\x00R\x06deploy\x12:\n" +
 	"\brollback\x18\f \x01(\v2\x1c.seatrial.v1.RollbackCommandH\x00R\brollback\x12.\n" +
-	"\x04test\x18\r \x01(\v2\x18.seatrial.v1.TestCommandH\x00R\x04testB\b\n" +
+	"\x04test\x18\r \x01(\v2\x18.seatrial.v1.TestCommandH\x00R\x04test\x12=\n" +
+	"\tuninstall\x18\x0e \x01(\v2\x1d.seatrial.v1.UninstallCommandH\x00R\tuninstallB\b\n" +
 	"\x06action\"\x98\x02\n" +
 	"\rDeployCommand\x12!\n" +
 	"\fchart_digest\x18\x01 \x01(\tR\vchartDigest\x12/\n" +
@@ -474,7 +545,10 @@ const file_seatrial_v1_command_proto_rawDesc = "" +
 	"toRevision\x12'\n" +
 	"\x0fmanifest_digest\x18\x02 \x01(\tR\x0emanifestDigest\x125\n" +
 	"\aupgrade\x18\x03 \x01(\v2\x1b.seatrial.v1.UpgradeOptionsR\aupgrade\x12'\n" +
-	"\x0ffailed_revision\x18\x04 \x01(\x05R\x0efailedRevision\"\xa9\x01\n" +
+	"\x0ffailed_revision\x18\x04 \x01(\x05R\x0efailedRevision\"t\n" +
+	"\x10UninstallCommand\x127\n" +
+	"\aoptions\x18\x01 \x01(\v2\x1d.seatrial.v1.UninstallOptionsR\aoptions\x12'\n" +
+	"\x0ffailed_revision\x18\x02 \x01(\x05R\x0efailedRevision\"\xa9\x01\n" +
 	"\vTestCommand\x12#\n" +
 	"\rhelm_revision\x18\x01 \x01(\x05R\fhelmRevision\x12'\n" +
 	"\x0fmanifest_digest\x18\x02 \x01(\tR\x0emanifestDigest\x122\n" +
@@ -493,39 +567,43 @@ func file_seatrial_v1_command_proto_rawDescGZIP() []byte {
 	return file_seatrial_v1_command_proto_rawDescData
 }
 
-var file_seatrial_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_seatrial_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_seatrial_v1_command_proto_goTypes = []any{
 	(*Command)(nil),               // 0: seatrial.v1.Command
 	(*DeployCommand)(nil),         // 1: seatrial.v1.DeployCommand
 	(*RollbackCommand)(nil),       // 2: seatrial.v1.RollbackCommand
-	(*TestCommand)(nil),           // 3: seatrial.v1.TestCommand
-	(*timestamppb.Timestamp)(nil), // 4: google.protobuf.Timestamp
-	(*ChartRevision)(nil),         // 5: seatrial.v1.ChartRevision
-	(*Proof)(nil),                 // 6: seatrial.v1.Proof
-	(*structpb.Struct)(nil),       // 7: google.protobuf.Struct
-	(*ValuesFrom)(nil),            // 8: seatrial.v1.ValuesFrom
-	(*UpgradeOptions)(nil),        // 9: seatrial.v1.UpgradeOptions
-	(*TestOptions)(nil),           // 10: seatrial.v1.TestOptions
+	(*UninstallCommand)(nil),      // 3: seatrial.v1.UninstallCommand
+	(*TestCommand)(nil),           // 4: seatrial.v1.TestCommand
+	(*timestamppb.Timestamp)(nil), // 5: google.protobuf.Timestamp
+	(*ChartRevision)(nil),         // 6: seatrial.v1.ChartRevision
+	(*Proof)(nil),                 // 7: seatrial.v1.Proof
+	(*structpb.Struct)(nil),       // 8: google.protobuf.Struct
+	(*ValuesFrom)(nil),            // 9: seatrial.v1.ValuesFrom
+	(*UpgradeOptions)(nil),        // 10: seatrial.v1.UpgradeOptions
+	(*TestOptions)(nil),           // 11: seatrial.v1.TestOptions
+	(*UninstallOptions)(nil),      // 12: seatrial.v1.UninstallOptions
 }
 var file_seatrial_v1_command_proto_depIdxs = []int32{
-	4,  // 0: seatrial.v1.Command.issued_at:type_name -> google.protobuf.Timestamp
-	5,  // 1: seatrial.v1.Command.requested:type_name -> seatrial.v1.ChartRevision
-	5,  // 2: seatrial.v1.Command.running:type_name -> seatrial.v1.ChartRevision
-	6,  // 3: seatrial.v1.Command.proven:type_name -> seatrial.v1.Proof
+	5,  // 0: seatrial.v1.Command.issued_at:type_name -> google.protobuf.Timestamp
+	6,  // 1: seatrial.v1.Command.requested:type_name -> seatrial.v1.ChartRevision
+	6,  // 2: seatrial.v1.Command.running:type_name -> seatrial.v1.ChartRevision
+	7,  // 3: seatrial.v1.Command.proven:type_name -> seatrial.v1.Proof
 	1,  // 4: seatrial.v1.Command.deploy:type_name -> seatrial.v1.DeployCommand
 	2,  // 5: seatrial.v1.Command.rollback:type_name -> seatrial.v1.RollbackCommand
-	3,  // 6: seatrial.v1.Command.test:type_name -> seatrial.v1.TestCommand
-	7,  // 7: seatrial.v1.DeployCommand.values:type_name -> google.protobuf.Struct
-	8,  // 8: seatrial.v1.DeployCommand.values_from:type_name -> seatrial.v1.ValuesFrom
-	9,  // 9: seatrial.v1.DeployCommand.upgrade:type_name -> seatrial.v1.UpgradeOptions
-	10, // 10: seatrial.v1.DeployCommand.test:type_name -> seatrial.v1.TestOptions
-	9,  // 11: seatrial.v1.RollbackCommand.upgrade:type_name -> seatrial.v1.UpgradeOptions
-	10, // 12: seatrial.v1.TestCommand.options:type_name -> seatrial.v1.TestOptions
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	4,  // 6: seatrial.v1.Command.test:type_name -> seatrial.v1.TestCommand
+	3,  // 7: seatrial.v1.Command.uninstall:type_name -> seatrial.v1.UninstallCommand
+	8,  // 8: seatrial.v1.DeployCommand.values:type_name -> google.protobuf.Struct
+	9,  // 9: seatrial.v1.DeployCommand.values_from:type_name -> seatrial.v1.ValuesFrom
+	10, // 10: seatrial.v1.DeployCommand.upgrade:type_name -> seatrial.v1.UpgradeOptions
+	11, // 11: seatrial.v1.DeployCommand.test:type_name -> seatrial.v1.TestOptions
+	10, // 12: seatrial.v1.RollbackCommand.upgrade:type_name -> seatrial.v1.UpgradeOptions
+	12, // 13: seatrial.v1.UninstallCommand.options:type_name -> seatrial.v1.UninstallOptions
+	11, // 14: seatrial.v1.TestCommand.options:type_name -> seatrial.v1.TestOptions
+	15, // [15:15] is the sub-list for method output_type
+	15, // [15:15] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_seatrial_v1_command_proto_init() }
@@ -539,6 +617,7 @@ func file_seatrial_v1_command_proto_init() {
 		(*Command_Deploy)(nil),
 		(*Command_Rollback)(nil),
 		(*Command_Test)(nil),
+		(*Command_Uninstall)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -546,7 +625,7 @@ func file_seatrial_v1_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_seatrial_v1_command_proto_rawDesc), len(file_seatrial_v1_command_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

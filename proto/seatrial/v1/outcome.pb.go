@@ -221,7 +221,7 @@ type Mutation struct {
 	TargetRevision int32 `protobuf:"varint,3,opt,name=target_revision,json=targetRevision,proto3" json:"target_revision,omitempty"`
 	// helm_revision is the revision that the action made; 0 where it made none.
 	HelmRevision int32 `protobuf:"varint,4,opt,name=helm_revision,json=helmRevision,proto3" json:"helm_revision,omitempty"`
-	// failed_revision is the revision whose failure is the reason for a rollback.
+	// failed_revision is the revision whose failure is the reason for a rollback or an uninstall.
 	FailedRevision int32  `protobuf:"varint,5,opt,name=failed_revision,json=failedRevision,proto3" json:"failed_revision,omitempty"`
 	ManifestDigest string `protobuf:"bytes,6,opt,name=manifest_digest,json=manifestDigest,proto3" json:"manifest_digest,omitempty"`
 	// quarantine_key names the inputs: chart digest, keyed digest of the merged values, digest of the options.
@@ -913,7 +913,7 @@ type Settlement struct {
 	Verdict string `protobuf:"bytes,3,opt,name=verdict,proto3" json:"verdict,omitempty"`
 	// failed_revision is the Helm revision that failed, where one did.
 	FailedRevision int32 `protobuf:"varint,4,opt,name=failed_revision,json=failedRevision,proto3" json:"failed_revision,omitempty"`
-	// superseded_by is the id of the newer request.
+	// superseded_by is the id of the newer request, or of the `cancel`.
 	SupersededBy  string `protobuf:"bytes,5,opt,name=superseded_by,json=supersededBy,proto3" json:"superseded_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -349,6 +349,336 @@ func (x *TestRequest) GetPool() string {
 	return ""
 }
 
+// UninstallRequest is the body of seatrial.request.uninstall.<cluster>.<namespace>.<release>. A release that is not there
+// is uninstalled too.
+type UninstallRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Id      string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Release string                 `protobuf:"bytes,2,opt,name=release,proto3" json:"release,omitempty"`
+	// timeout of the whole Helm operation; default 5m.
+	Timeout string `protobuf:"bytes,3,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	// wait until the objects are gone; default true.
+	Wait         *bool `protobuf:"varint,4,opt,name=wait,proto3,oneof" json:"wait,omitempty"`
+	DisableHooks bool  `protobuf:"varint,5,opt,name=disable_hooks,json=disableHooks,proto3" json:"disable_hooks,omitempty"`
+	// keep_history keeps Helm's records, the newest one as `uninstalled`.
+	KeepHistory bool `protobuf:"varint,6,opt,name=keep_history,json=keepHistory,proto3" json:"keep_history,omitempty"`
+	// description of the record that is kept.
+	Description   string `protobuf:"bytes,7,opt,name=description,proto3" json:"description,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UninstallRequest) Reset() {
+	*x = UninstallRequest{}
+	mi := &file_seatrial_v1_request_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UninstallRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UninstallRequest) ProtoMessage() {}
+
+func (x *UninstallRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_seatrial_v1_request_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UninstallRequest.ProtoReflect.Descriptor instead.
+func (*UninstallRequest) Descriptor() ([]byte, []int) {
+	return file_seatrial_v1_request_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *UninstallRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *UninstallRequest) GetRelease() string {
+	if x != nil {
+		return x.Release
+	}
+	return ""
+}
+
+func (x *UninstallRequest) GetTimeout() string {
+	if x != nil {
+		return x.Timeout
+	}
+	return ""
+}
+
+func (x *UninstallRequest) GetWait() bool {
+	if x != nil && x.Wait != nil {
+		return *x.Wait
+	}
+	return false
+}
+
+func (x *UninstallRequest) GetDisableHooks() bool {
+	if x != nil {
+		return x.DisableHooks
+	}
+	return false
+}
+
+func (x *UninstallRequest) GetKeepHistory() bool {
+	if x != nil {
+		return x.KeepHistory
+	}
+	return false
+}
+
+func (x *UninstallRequest) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+// CancelRequest is the body of seatrial.request.cancel.<cluster>.<namespace>.<release>: it stops what was asked for before
+// it.
+type CancelRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Id      string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Release string                 `protobuf:"bytes,2,opt,name=release,proto3" json:"release,omitempty"`
+	// request is the id of the one request that is to be cancelled; without it, all that are active or wait.
+	Request       string `protobuf:"bytes,3,opt,name=request,proto3" json:"request,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelRequest) Reset() {
+	*x = CancelRequest{}
+	mi := &file_seatrial_v1_request_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelRequest) ProtoMessage() {}
+
+func (x *CancelRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_seatrial_v1_request_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
+func (*CancelRequest) Descriptor() ([]byte, []int) {
+	return file_seatrial_v1_request_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *CancelRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *CancelRequest) GetRelease() string {
+	if x != nil {
+		return x.Release
+	}
+	return ""
+}
+
+func (x *CancelRequest) GetRequest() string {
+	if x != nil {
+		return x.Request
+	}
+	return ""
+}
+
+// SuspendRequest is the body of seatrial.request.suspend.<cluster>.<namespace>.<release>: the open command finishes, and
+// nothing new is commanded.
+type SuspendRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Release       string                 `protobuf:"bytes,2,opt,name=release,proto3" json:"release,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SuspendRequest) Reset() {
+	*x = SuspendRequest{}
+	mi := &file_seatrial_v1_request_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SuspendRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SuspendRequest) ProtoMessage() {}
+
+func (x *SuspendRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_seatrial_v1_request_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SuspendRequest.ProtoReflect.Descriptor instead.
+func (*SuspendRequest) Descriptor() ([]byte, []int) {
+	return file_seatrial_v1_request_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *SuspendRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *SuspendRequest) GetRelease() string {
+	if x != nil {
+		return x.Release
+	}
+	return ""
+}
+
+// ResumeRequest is the body of seatrial.request.resume.<cluster>.<namespace>.<release>: it ends a suspension.
+type ResumeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Release       string                 `protobuf:"bytes,2,opt,name=release,proto3" json:"release,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeRequest) Reset() {
+	*x = ResumeRequest{}
+	mi := &file_seatrial_v1_request_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeRequest) ProtoMessage() {}
+
+func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_seatrial_v1_request_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeRequest.ProtoReflect.Descriptor instead.
+func (*ResumeRequest) Descriptor() ([]byte, []int) {
+	return file_seatrial_v1_request_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ResumeRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ResumeRequest) GetRelease() string {
+	if x != nil {
+		return x.Release
+	}
+	return ""
+}
+
+// ForgiveRequest is the body of seatrial.request.forgive.<cluster>.<namespace>.<release>: it lifts quarantine.
+type ForgiveRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Id      string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Release string                 `protobuf:"bytes,2,opt,name=release,proto3" json:"release,omitempty"`
+	// key, or fingerprint, of the inputs that are forgiven, as seatrial.api.get shows it; without it, all of the release.
+	Key           string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForgiveRequest) Reset() {
+	*x = ForgiveRequest{}
+	mi := &file_seatrial_v1_request_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForgiveRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForgiveRequest) ProtoMessage() {}
+
+func (x *ForgiveRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_seatrial_v1_request_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForgiveRequest.ProtoReflect.Descriptor instead.
+func (*ForgiveRequest) Descriptor() ([]byte, []int) {
+	return file_seatrial_v1_request_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ForgiveRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ForgiveRequest) GetRelease() string {
+	if x != nil {
+		return x.Release
+	}
+	return ""
+}
+
+func (x *ForgiveRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
 // ValuesFrom names values in a ConfigMap or Secret of the release's namespace, read by the executor: they never cross NATS.
 type ValuesFrom struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -366,7 +696,7 @@ type ValuesFrom struct {
 
 func (x *ValuesFrom) Reset() {
 	*x = ValuesFrom{}
-	mi := &file_seatrial_v1_request_proto_msgTypes[3]
+	mi := &file_seatrial_v1_request_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -378,7 +708,7 @@ func (x *ValuesFrom) String() string {
 func (*ValuesFrom) ProtoMessage() {}
 
 func (x *ValuesFrom) ProtoReflect() protoreflect.Message {
-	mi := &file_seatrial_v1_request_proto_msgTypes[3]
+	mi := &file_seatrial_v1_request_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -391,7 +721,7 @@ func (x *ValuesFrom) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValuesFrom.ProtoReflect.Descriptor instead.
 func (*ValuesFrom) Descriptor() ([]byte, []int) {
-	return file_seatrial_v1_request_proto_rawDescGZIP(), []int{3}
+	return file_seatrial_v1_request_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ValuesFrom) GetKind() string {
@@ -461,7 +791,7 @@ type UpgradeOptions struct {
 
 func (x *UpgradeOptions) Reset() {
 	*x = UpgradeOptions{}
-	mi := &file_seatrial_v1_request_proto_msgTypes[4]
+	mi := &file_seatrial_v1_request_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -473,7 +803,7 @@ func (x *UpgradeOptions) String() string {
 func (*UpgradeOptions) ProtoMessage() {}
 
 func (x *UpgradeOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_seatrial_v1_request_proto_msgTypes[4]
+	mi := &file_seatrial_v1_request_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -486,7 +816,7 @@ func (x *UpgradeOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeOptions.ProtoReflect.Descriptor instead.
 func (*UpgradeOptions) Descriptor() ([]byte, []int) {
-	return file_seatrial_v1_request_proto_rawDescGZIP(), []int{4}
+	return file_seatrial_v1_request_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *UpgradeOptions) GetTimeout() string {
@@ -615,6 +945,83 @@ func (x *UpgradeOptions) GetOnFailure() string {
 	return ""
 }
 
+// UninstallOptions are those of `helm uninstall`.
+type UninstallOptions struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Timeout       string                 `protobuf:"bytes,1,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	Wait          *bool                  `protobuf:"varint,2,opt,name=wait,proto3,oneof" json:"wait,omitempty"`
+	DisableHooks  bool                   `protobuf:"varint,3,opt,name=disable_hooks,json=disableHooks,proto3" json:"disable_hooks,omitempty"`
+	KeepHistory   bool                   `protobuf:"varint,4,opt,name=keep_history,json=keepHistory,proto3" json:"keep_history,omitempty"`
+	Description   string                 `protobuf:"bytes,5,opt,name=description,proto3" json:"description,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UninstallOptions) Reset() {
+	*x = UninstallOptions{}
+	mi := &file_seatrial_v1_request_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UninstallOptions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UninstallOptions) ProtoMessage() {}
+
+func (x *UninstallOptions) ProtoReflect() protoreflect.Message {
+	mi := &file_seatrial_v1_request_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UninstallOptions.ProtoReflect.Descriptor instead.
+func (*UninstallOptions) Descriptor() ([]byte, []int) {
+	return file_seatrial_v1_request_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *UninstallOptions) GetTimeout() string {
+	if x != nil {
+		return x.Timeout
+	}
+	return ""
+}
+
+func (x *UninstallOptions) GetWait() bool {
+	if x != nil && x.Wait != nil {
+		return *x.Wait
+	}
+	return false
+}
+
+func (x *UninstallOptions) GetDisableHooks() bool {
+	if x != nil {
+		return x.DisableHooks
+	}
+	return false
+}
+
+func (x *UninstallOptions) GetKeepHistory() bool {
+	if x != nil {
+		return x.KeepHistory
+	}
+	return false
+}
+
+func (x *UninstallOptions) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
 // TestOptions say how the chart's Helm tests run.
 type TestOptions struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -632,7 +1039,8 @@ type TestOptions struct {
 	Attempts int32 `protobuf:"varint,7,opt,name=attempts,proto3" json:"attempts,omitempty"`
 	// error_attempts are runs after `errored`; default 2.
 	ErrorAttempts int32 `protobuf:"varint,8,opt,name=error_attempts,json=errorAttempts,proto3" json:"error_attempts,omitempty"`
-	// on_failure after `failed` or `timedout`: rollback (default) or hold.
+	// on_failure after `failed` or `timedout`: rollback (default), hold or uninstall. The last one uninstalls a first
+	// install, and rolls back any other deploy.
 	OnFailure string `protobuf:"bytes,9,opt,name=on_failure,json=onFailure,proto3" json:"on_failure,omitempty"`
 	// on_error after `errored`: hold (default) or rollback.
 	OnError string `protobuf:"bytes,10,opt,name=on_error,json=onError,proto3" json:"on_error,omitempty"`
@@ -646,7 +1054,7 @@ type TestOptions struct {
 
 func (x *TestOptions) Reset() {
 	*x = TestOptions{}
-	mi := &file_seatrial_v1_request_proto_msgTypes[5]
+	mi := &file_seatrial_v1_request_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -658,7 +1066,7 @@ func (x *TestOptions) String() string {
 func (*TestOptions) ProtoMessage() {}
 
 func (x *TestOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_seatrial_v1_request_proto_msgTypes[5]
+	mi := &file_seatrial_v1_request_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -671,7 +1079,7 @@ func (x *TestOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestOptions.ProtoReflect.Descriptor instead.
 func (*TestOptions) Descriptor() ([]byte, []int) {
-	return file_seatrial_v1_request_proto_rawDescGZIP(), []int{5}
+	return file_seatrial_v1_request_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TestOptions) GetEnabled() bool {
@@ -769,7 +1177,7 @@ type TestFilters struct {
 
 func (x *TestFilters) Reset() {
 	*x = TestFilters{}
-	mi := &file_seatrial_v1_request_proto_msgTypes[6]
+	mi := &file_seatrial_v1_request_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -781,7 +1189,7 @@ func (x *TestFilters) String() string {
 func (*TestFilters) ProtoMessage() {}
 
 func (x *TestFilters) ProtoReflect() protoreflect.Message {
-	mi := &file_seatrial_v1_request_proto_msgTypes[6]
+	mi := &file_seatrial_v1_request_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -794,7 +1202,7 @@ func (x *TestFilters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestFilters.ProtoReflect.Descriptor instead.
 func (*TestFilters) Descriptor() ([]byte, []int) {
-	return file_seatrial_v1_request_proto_rawDescGZIP(), []int{6}
+	return file_seatrial_v1_request_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TestFilters) GetName() []string {
@@ -816,7 +1224,7 @@ type Request struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Id      string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Release string                 `protobuf:"bytes,2,opt,name=release,proto3" json:"release,omitempty"`
-	// verb is deploy, rollback or test.
+	// verb is that of the request's subject.
 	Verb string `protobuf:"bytes,3,opt,name=verb,proto3" json:"verb,omitempty"`
 	// sequence in SEATRIAL_REQUESTS: it decides which request is the newest.
 	Sequence uint64 `protobuf:"varint,4,opt,name=sequence,proto3" json:"sequence,omitempty"`
@@ -833,14 +1241,19 @@ type Request struct {
 	// generation is set when the request is accepted: a new one if it wants a new state, else that of what it tests.
 	Generation uint32 `protobuf:"varint,14,opt,name=generation,proto3" json:"generation,omitempty"`
 	// fingerprint is a plain digest of chart, inline values and options, where those are all that decides the result.
-	Fingerprint   string `protobuf:"bytes,15,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
+	Fingerprint string            `protobuf:"bytes,15,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
+	Uninstall   *UninstallOptions `protobuf:"bytes,16,opt,name=uninstall,proto3" json:"uninstall,omitempty"`
+	// cancels is the id of the one request that a `cancel` is about.
+	Cancels string `protobuf:"bytes,17,opt,name=cancels,proto3" json:"cancels,omitempty"`
+	// forgives names the one entry of the quarantine that a `forgive` is about.
+	Forgives      string `protobuf:"bytes,18,opt,name=forgives,proto3" json:"forgives,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_seatrial_v1_request_proto_msgTypes[7]
+	mi := &file_seatrial_v1_request_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -852,7 +1265,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_seatrial_v1_request_proto_msgTypes[7]
+	mi := &file_seatrial_v1_request_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -865,7 +1278,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_seatrial_v1_request_proto_rawDescGZIP(), []int{7}
+	return file_seatrial_v1_request_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Request) GetId() string {
@@ -973,6 +1386,27 @@ func (x *Request) GetFingerprint() string {
 	return ""
 }
 
+func (x *Request) GetUninstall() *UninstallOptions {
+	if x != nil {
+		return x.Uninstall
+	}
+	return nil
+}
+
+func (x *Request) GetCancels() string {
+	if x != nil {
+		return x.Cancels
+	}
+	return ""
+}
+
+func (x *Request) GetForgives() string {
+	if x != nil {
+		return x.Forgives
+	}
+	return ""
+}
+
 var File_seatrial_v1_request_proto protoreflect.FileDescriptor
 
 const file_seatrial_v1_request_proto_rawDesc = "" +
@@ -1010,7 +1444,30 @@ const file_seatrial_v1_request_proto_rawDesc = "" +
 	" \x01(\tR\tonFailure\x12\x19\n" +
 	"\bon_error\x18\v \x01(\tR\aonError\x12\x1a\n" +
 	"\brequired\x18\f \x01(\bR\brequired\x12\x12\n" +
-	"\x04pool\x18\r \x01(\tR\x04pool\"\x83\x01\n" +
+	"\x04pool\x18\r \x01(\tR\x04pool\"\xe2\x01\n" +
+	"\x10UninstallRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
+	"\arelease\x18\x02 \x01(\tR\arelease\x12\x18\n" +
+	"\atimeout\x18\x03 \x01(\tR\atimeout\x12\x17\n" +
+	"\x04wait\x18\x04 \x01(\bH\x00R\x04wait\x88\x01\x01\x12#\n" +
+	"\rdisable_hooks\x18\x05 \x01(\bR\fdisableHooks\x12!\n" +
+	"\fkeep_history\x18\x06 \x01(\bR\vkeepHistory\x12 \n" +
+	"\vdescription\x18\a \x01(\tR\vdescriptionB\a\n" +
+	"\x05_wait\"S\n" +
+	"\rCancelRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
+	"\arelease\x18\x02 \x01(\tR\arelease\x12\x18\n" +
+	"\arequest\x18\x03 \x01(\tR\arequest\":\n" +
+	"\x0eSuspendRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
+	"\arelease\x18\x02 \x01(\tR\arelease\"9\n" +
+	"\rResumeRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
+	"\arelease\x18\x02 \x01(\tR\arelease\"L\n" +
+	"\x0eForgiveRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
+	"\arelease\x18\x02 \x01(\tR\arelease\x12\x10\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\"\x83\x01\n" +
 	"\n" +
 	"ValuesFrom\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
@@ -1044,6 +1501,13 @@ const file_seatrial_v1_request_proto_rawDesc = "" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\a\n" +
+	"\x05_wait\"\xb8\x01\n" +
+	"\x10UninstallOptions\x12\x18\n" +
+	"\atimeout\x18\x01 \x01(\tR\atimeout\x12\x17\n" +
+	"\x04wait\x18\x02 \x01(\bH\x00R\x04wait\x88\x01\x01\x12#\n" +
+	"\rdisable_hooks\x18\x03 \x01(\bR\fdisableHooks\x12!\n" +
+	"\fkeep_history\x18\x04 \x01(\bR\vkeepHistory\x12 \n" +
+	"\vdescription\x18\x05 \x01(\tR\vdescriptionB\a\n" +
 	"\x05_wait\"\x88\x03\n" +
 	"\vTestOptions\x12\x1d\n" +
 	"\aenabled\x18\x01 \x01(\bH\x00R\aenabled\x88\x01\x01\x12\x18\n" +
@@ -1064,7 +1528,7 @@ const file_seatrial_v1_request_proto_rawDesc = "" +
 	"\b_enabled\":\n" +
 	"\vTestFilters\x12\x12\n" +
 	"\x04name\x18\x01 \x03(\tR\x04name\x12\x17\n" +
-	"\bnot_name\x18\x02 \x03(\tR\x05!name\"\xbb\x04\n" +
+	"\bnot_name\x18\x02 \x03(\tR\x05!name\"\xae\x05\n" +
 	"\aRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\arelease\x18\x02 \x01(\tR\arelease\x12\x12\n" +
@@ -1086,7 +1550,10 @@ const file_seatrial_v1_request_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x0e \x01(\rR\n" +
 	"generation\x12 \n" +
-	"\vfingerprint\x18\x0f \x01(\tR\vfingerprintB;Z9github.com/seatrial/seatrial/proto/seatrial/v1;seatrialv1b\x06proto3"
+	"\vfingerprint\x18\x0f \x01(\tR\vfingerprint\x12;\n" +
+	"\tuninstall\x18\x10 \x01(\v2\x1d.seatrial.v1.UninstallOptionsR\tuninstall\x12\x18\n" +
+	"\acancels\x18\x11 \x01(\tR\acancels\x12\x1a\n" +
+	"\bforgives\x18\x12 \x01(\tR\bforgivesB;Z9github.com/seatrial/seatrial/proto/seatrial/v1;seatrialv1b\x06proto3"
 
 var (
 	file_seatrial_v1_request_proto_rawDescOnce sync.Once
@@ -1100,43 +1567,50 @@ func file_seatrial_v1_request_proto_rawDescGZIP() []byte {
 	return file_seatrial_v1_request_proto_rawDescData
 }
 
-var file_seatrial_v1_request_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_seatrial_v1_request_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_seatrial_v1_request_proto_goTypes = []any{
 	(*DeployRequest)(nil),         // 0: seatrial.v1.DeployRequest
 	(*RollbackRequest)(nil),       // 1: seatrial.v1.RollbackRequest
 	(*TestRequest)(nil),           // 2: seatrial.v1.TestRequest
-	(*ValuesFrom)(nil),            // 3: seatrial.v1.ValuesFrom
-	(*UpgradeOptions)(nil),        // 4: seatrial.v1.UpgradeOptions
-	(*TestOptions)(nil),           // 5: seatrial.v1.TestOptions
-	(*TestFilters)(nil),           // 6: seatrial.v1.TestFilters
-	(*Request)(nil),               // 7: seatrial.v1.Request
-	nil,                           // 8: seatrial.v1.UpgradeOptions.LabelsEntry
-	(*ChartSource)(nil),           // 9: seatrial.v1.ChartSource
-	(*structpb.Struct)(nil),       // 10: google.protobuf.Struct
-	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
+	(*UninstallRequest)(nil),      // 3: seatrial.v1.UninstallRequest
+	(*CancelRequest)(nil),         // 4: seatrial.v1.CancelRequest
+	(*SuspendRequest)(nil),        // 5: seatrial.v1.SuspendRequest
+	(*ResumeRequest)(nil),         // 6: seatrial.v1.ResumeRequest
+	(*ForgiveRequest)(nil),        // 7: seatrial.v1.ForgiveRequest
+	(*ValuesFrom)(nil),            // 8: seatrial.v1.ValuesFrom
+	(*UpgradeOptions)(nil),        // 9: seatrial.v1.UpgradeOptions
+	(*UninstallOptions)(nil),      // 10: seatrial.v1.UninstallOptions
+	(*TestOptions)(nil),           // 11: seatrial.v1.TestOptions
+	(*TestFilters)(nil),           // 12: seatrial.v1.TestFilters
+	(*Request)(nil),               // 13: seatrial.v1.Request
+	nil,                           // 14: seatrial.v1.UpgradeOptions.LabelsEntry
+	(*ChartSource)(nil),           // 15: seatrial.v1.ChartSource
+	(*structpb.Struct)(nil),       // 16: google.protobuf.Struct
+	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
 }
 var file_seatrial_v1_request_proto_depIdxs = []int32{
-	9,  // 0: seatrial.v1.DeployRequest.chart:type_name -> seatrial.v1.ChartSource
-	10, // 1: seatrial.v1.DeployRequest.values:type_name -> google.protobuf.Struct
-	3,  // 2: seatrial.v1.DeployRequest.values_from:type_name -> seatrial.v1.ValuesFrom
-	4,  // 3: seatrial.v1.DeployRequest.upgrade:type_name -> seatrial.v1.UpgradeOptions
-	5,  // 4: seatrial.v1.DeployRequest.test:type_name -> seatrial.v1.TestOptions
-	4,  // 5: seatrial.v1.RollbackRequest.upgrade:type_name -> seatrial.v1.UpgradeOptions
-	5,  // 6: seatrial.v1.RollbackRequest.test:type_name -> seatrial.v1.TestOptions
-	6,  // 7: seatrial.v1.TestRequest.filters:type_name -> seatrial.v1.TestFilters
-	8,  // 8: seatrial.v1.UpgradeOptions.labels:type_name -> seatrial.v1.UpgradeOptions.LabelsEntry
-	6,  // 9: seatrial.v1.TestOptions.filters:type_name -> seatrial.v1.TestFilters
-	11, // 10: seatrial.v1.Request.received_at:type_name -> google.protobuf.Timestamp
-	9,  // 11: seatrial.v1.Request.chart:type_name -> seatrial.v1.ChartSource
-	10, // 12: seatrial.v1.Request.values:type_name -> google.protobuf.Struct
-	3,  // 13: seatrial.v1.Request.values_from:type_name -> seatrial.v1.ValuesFrom
-	4,  // 14: seatrial.v1.Request.upgrade:type_name -> seatrial.v1.UpgradeOptions
-	5,  // 15: seatrial.v1.Request.test:type_name -> seatrial.v1.TestOptions
-	16, // [16:16] is the sub-list for method output_type
-	16, // [16:16] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	15, // 0: seatrial.v1.DeployRequest.chart:type_name -> seatrial.v1.ChartSource
+	16, // 1: seatrial.v1.DeployRequest.values:type_name -> google.protobuf.Struct
+	8,  // 2: seatrial.v1.DeployRequest.values_from:type_name -> seatrial.v1.ValuesFrom
+	9,  // 3: seatrial.v1.DeployRequest.upgrade:type_name -> seatrial.v1.UpgradeOptions
+	11, // 4: seatrial.v1.DeployRequest.test:type_name -> seatrial.v1.TestOptions
+	9,  // 5: seatrial.v1.RollbackRequest.upgrade:type_name -> seatrial.v1.UpgradeOptions
+	11, // 6: seatrial.v1.RollbackRequest.test:type_name -> seatrial.v1.TestOptions
+	12, // 7: seatrial.v1.TestRequest.filters:type_name -> seatrial.v1.TestFilters
+	14, // 8: seatrial.v1.UpgradeOptions.labels:type_name -> seatrial.v1.UpgradeOptions.LabelsEntry
+	12, // 9: seatrial.v1.TestOptions.filters:type_name -> seatrial.v1.TestFilters
+	17, // 10: seatrial.v1.Request.received_at:type_name -> google.protobuf.Timestamp
+	15, // 11: seatrial.v1.Request.chart:type_name -> seatrial.v1.ChartSource
+	16, // 12: seatrial.v1.Request.values:type_name -> google.protobuf.Struct
+	8,  // 13: seatrial.v1.Request.values_from:type_name -> seatrial.v1.ValuesFrom
+	9,  // 14: seatrial.v1.Request.upgrade:type_name -> seatrial.v1.UpgradeOptions
+	11, // 15: seatrial.v1.Request.test:type_name -> seatrial.v1.TestOptions
+	10, // 16: seatrial.v1.Request.uninstall:type_name -> seatrial.v1.UninstallOptions
+	17, // [17:17] is the sub-list for method output_type
+	17, // [17:17] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_seatrial_v1_request_proto_init() }
@@ -1145,15 +1619,17 @@ func file_seatrial_v1_request_proto_init() {
 		return
 	}
 	file_seatrial_v1_chart_proto_init()
-	file_seatrial_v1_request_proto_msgTypes[4].OneofWrappers = []any{}
-	file_seatrial_v1_request_proto_msgTypes[5].OneofWrappers = []any{}
+	file_seatrial_v1_request_proto_msgTypes[3].OneofWrappers = []any{}
+	file_seatrial_v1_request_proto_msgTypes[9].OneofWrappers = []any{}
+	file_seatrial_v1_request_proto_msgTypes[10].OneofWrappers = []any{}
+	file_seatrial_v1_request_proto_msgTypes[11].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_seatrial_v1_request_proto_rawDesc), len(file_seatrial_v1_request_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -46,7 +46,14 @@ type ReleaseState struct {
 	Revisions  []*RevisionRecord `protobuf:"bytes,10,rep,name=revisions,proto3" json:"revisions,omitempty"`
 	Quarantine []*Quarantined    `protobuf:"bytes,11,rep,name=quarantine,proto3" json:"quarantine,omitempty"`
 	// outbox is what must still be published, in this order, before anything else is decided.
-	Outbox        []*OutboxEntry `protobuf:"bytes,12,rep,name=outbox,proto3" json:"outbox,omitempty"`
+	Outbox []*OutboxEntry `protobuf:"bytes,12,rep,name=outbox,proto3" json:"outbox,omitempty"`
+	// mutated_number is that of the last command that is known to have changed what runs: an older one's outcome that comes
+	// late is no news.
+	MutatedNumber uint32 `protobuf:"varint,13,opt,name=mutated_number,json=mutatedNumber,proto3" json:"mutated_number,omitempty"`
+	// suspension is the last word on whether something may be commanded.
+	Suspension *Suspension `protobuf:"bytes,14,opt,name=suspension,proto3" json:"suspension,omitempty"`
+	// cancellation is the newest `cancel` of everything: an older request that arrives late is cancelled too.
+	Cancellation  *Cancellation `protobuf:"bytes,15,opt,name=cancellation,proto3" json:"cancellation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -165,11 +172,155 @@ func (x *ReleaseState) GetOutbox() []*OutboxEntry {
 	return nil
 }
 
+func (x *ReleaseState) GetMutatedNumber() uint32 {
+	if x != nil {
+		return x.MutatedNumber
+	}
+	return 0
+}
+
+func (x *ReleaseState) GetSuspension() *Suspension {
+	if x != nil {
+		return x.Suspension
+	}
+	return nil
+}
+
+func (x *ReleaseState) GetCancellation() *Cancellation {
+	if x != nil {
+		return x.Cancellation
+	}
+	return nil
+}
+
+// Suspension says who has suspended or resumed a release.
+type Suspension struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Suspended bool                   `protobuf:"varint,1,opt,name=suspended,proto3" json:"suspended,omitempty"`
+	// request is the id of the `suspend` or `resume`, and sequence its own: an older one that arrives late changes nothing.
+	Request       string                 `protobuf:"bytes,2,opt,name=request,proto3" json:"request,omitempty"`
+	Sequence      uint64                 `protobuf:"varint,3,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	Since         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Suspension) Reset() {
+	*x = Suspension{}
+	mi := &file_seatrial_v1_state_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Suspension) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Suspension) ProtoMessage() {}
+
+func (x *Suspension) ProtoReflect() protoreflect.Message {
+	mi := &file_seatrial_v1_state_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Suspension.ProtoReflect.Descriptor instead.
+func (*Suspension) Descriptor() ([]byte, []int) {
+	return file_seatrial_v1_state_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Suspension) GetSuspended() bool {
+	if x != nil {
+		return x.Suspended
+	}
+	return false
+}
+
+func (x *Suspension) GetRequest() string {
+	if x != nil {
+		return x.Request
+	}
+	return ""
+}
+
+func (x *Suspension) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *Suspension) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+// Cancellation is a `cancel` that named no request.
+type Cancellation struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Request       string                 `protobuf:"bytes,1,opt,name=request,proto3" json:"request,omitempty"`
+	Sequence      uint64                 `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Cancellation) Reset() {
+	*x = Cancellation{}
+	mi := &file_seatrial_v1_state_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Cancellation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Cancellation) ProtoMessage() {}
+
+func (x *Cancellation) ProtoReflect() protoreflect.Message {
+	mi := &file_seatrial_v1_state_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Cancellation.ProtoReflect.Descriptor instead.
+func (*Cancellation) Descriptor() ([]byte, []int) {
+	return file_seatrial_v1_state_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Cancellation) GetRequest() string {
+	if x != nil {
+		return x.Request
+	}
+	return ""
+}
+
+func (x *Cancellation) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
 // Active is the request that is being worked on.
 type Active struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Request *Request               `protobuf:"bytes,1,opt,name=request,proto3" json:"request,omitempty"`
-	// phase is resolving, deploying, testing or rollingback.
+	// phase is resolving, deploying, testing, rollingback or uninstalling.
 	Phase     string         `protobuf:"bytes,2,opt,name=phase,proto3" json:"phase,omitempty"`
 	Requested *ChartRevision `protobuf:"bytes,3,opt,name=requested,proto3" json:"requested,omitempty"`
 	Open      *OpenCommand   `protobuf:"bytes,4,opt,name=open,proto3" json:"open,omitempty"`
@@ -187,7 +338,7 @@ type Active struct {
 	Deployed *ChartRevision `protobuf:"bytes,12,opt,name=deployed,proto3" json:"deployed,omitempty"`
 	// first_install: nothing ran before this request.
 	FirstInstall bool `protobuf:"varint,13,opt,name=first_install,json=firstInstall,proto3" json:"first_install,omitempty"`
-	// verdict, failed_revision and failure say why a rollback is under way.
+	// verdict, failed_revision and failure say why a rollback, or an uninstall, is under way that nobody asked for.
 	Verdict        string   `protobuf:"bytes,14,opt,name=verdict,proto3" json:"verdict,omitempty"`
 	FailedRevision int32    `protobuf:"varint,15,opt,name=failed_revision,json=failedRevision,proto3" json:"failed_revision,omitempty"`
 	Failure        *Failure `protobuf:"bytes,16,opt,name=failure,proto3" json:"failure,omitempty"`
@@ -195,13 +346,15 @@ type Active struct {
 	RollbackTarget *ChartRevision `protobuf:"bytes,17,opt,name=rollback_target,json=rollbackTarget,proto3" json:"rollback_target,omitempty"`
 	// quarantine_key names what this request has deployed, as the executor said.
 	QuarantineKey string `protobuf:"bytes,18,opt,name=quarantine_key,json=quarantineKey,proto3" json:"quarantine_key,omitempty"`
+	// cancels are the `cancel`s that are done once this request is settled.
+	Cancels       []*Request `protobuf:"bytes,19,rep,name=cancels,proto3" json:"cancels,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Active) Reset() {
 	*x = Active{}
-	mi := &file_seatrial_v1_state_proto_msgTypes[1]
+	mi := &file_seatrial_v1_state_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -213,7 +366,7 @@ func (x *Active) String() string {
 func (*Active) ProtoMessage() {}
 
 func (x *Active) ProtoReflect() protoreflect.Message {
-	mi := &file_seatrial_v1_state_proto_msgTypes[1]
+	mi := &file_seatrial_v1_state_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -226,7 +379,7 @@ func (x *Active) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Active.ProtoReflect.Descriptor instead.
 func (*Active) Descriptor() ([]byte, []int) {
-	return file_seatrial_v1_state_proto_rawDescGZIP(), []int{1}
+	return file_seatrial_v1_state_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Active) GetRequest() *Request {
@@ -355,29 +508,36 @@ func (x *Active) GetQuarantineKey() string {
 	return ""
 }
 
+func (x *Active) GetCancels() []*Request {
+	if x != nil {
+		return x.Cancels
+	}
+	return nil
+}
+
 // OpenCommand is the one command that is out.
 type OpenCommand struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Number uint32                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
-	// kind is deploy, test or rollback.
+	// kind is deploy, test, rollback or uninstall.
 	Kind     string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	IssuedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=issued_at,json=issuedAt,proto3" json:"issued_at,omitempty"`
 	// started_at is when a worker last said that it works on it: a later holder's word counts anew.
 	StartedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	// noworker: the outcome `noworker` has been published.
 	Noworker bool `protobuf:"varint,5,opt,name=noworker,proto3" json:"noworker,omitempty"`
-	// cancelling: the planner has written the ledger row of this command.
-	Cancelling bool `protobuf:"varint,6,opt,name=cancelling,proto3" json:"cancelling,omitempty"`
 	// unpublished: the subject was taken when it was tried; publish_at is the next try.
-	Unpublished   bool                   `protobuf:"varint,7,opt,name=unpublished,proto3" json:"unpublished,omitempty"`
-	PublishAt     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=publish_at,json=publishAt,proto3" json:"publish_at,omitempty"`
+	Unpublished bool                   `protobuf:"varint,7,opt,name=unpublished,proto3" json:"unpublished,omitempty"`
+	PublishAt   *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=publish_at,json=publishAt,proto3" json:"publish_at,omitempty"`
+	// quarantined are the keys that the command carries: what is forgiven meanwhile does not change it.
+	Quarantined   []string `protobuf:"bytes,9,rep,name=quarantined,proto3" json:"quarantined,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OpenCommand) Reset() {
 	*x = OpenCommand{}
-	mi := &file_seatrial_v1_state_proto_msgTypes[2]
+	mi := &file_seatrial_v1_state_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -389,7 +549,7 @@ func (x *OpenCommand) String() string {
 func (*OpenCommand) ProtoMessage() {}
 
 func (x *OpenCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_seatrial_v1_state_proto_msgTypes[2]
+	mi := &file_seatrial_v1_state_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -402,7 +562,7 @@ func (x *OpenCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenCommand.ProtoReflect.Descriptor instead.
 func (*OpenCommand) Descriptor() ([]byte, []int) {
-	return file_seatrial_v1_state_proto_rawDescGZIP(), []int{2}
+	return file_seatrial_v1_state_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *OpenCommand) GetNumber() uint32 {
@@ -440,13 +600,6 @@ func (x *OpenCommand) GetNoworker() bool {
 	return false
 }
 
-func (x *OpenCommand) GetCancelling() bool {
-	if x != nil {
-		return x.Cancelling
-	}
-	return false
-}
-
 func (x *OpenCommand) GetUnpublished() bool {
 	if x != nil {
 		return x.Unpublished
@@ -461,6 +614,13 @@ func (x *OpenCommand) GetPublishAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *OpenCommand) GetQuarantined() []string {
+	if x != nil {
+		return x.Quarantined
+	}
+	return nil
+}
+
 // RevisionRecord is what is remembered of one Helm revision.
 type RevisionRecord struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
@@ -470,14 +630,22 @@ type RevisionRecord struct {
 	Standing string `protobuf:"bytes,3,opt,name=standing,proto3" json:"standing,omitempty"`
 	Request  string `protobuf:"bytes,4,opt,name=request,proto3" json:"request,omitempty"`
 	// verdict of its last test run; a revision that a rollback made has that of its target.
-	Verdict       string `protobuf:"bytes,5,opt,name=verdict,proto3" json:"verdict,omitempty"`
+	Verdict string `protobuf:"bytes,5,opt,name=verdict,proto3" json:"verdict,omitempty"`
+	// since is when it was put there, by the command of this number.
+	Since  *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=since,proto3" json:"since,omitempty"`
+	Number uint32                 `protobuf:"varint,7,opt,name=number,proto3" json:"number,omitempty"`
+	// judged_by is the request whose tests gave it its standing, judged_number their command, and tests those that passed,
+	// as many as there is room for.
+	JudgedBy      string   `protobuf:"bytes,8,opt,name=judged_by,json=judgedBy,proto3" json:"judged_by,omitempty"`
+	JudgedNumber  uint32   `protobuf:"varint,9,opt,name=judged_number,json=judgedNumber,proto3" json:"judged_number,omitempty"`
+	Tests         []string `protobuf:"bytes,10,rep,name=tests,proto3" json:"tests,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RevisionRecord) Reset() {
 	*x = RevisionRecord{}
-	mi := &file_seatrial_v1_state_proto_msgTypes[3]
+	mi := &file_seatrial_v1_state_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -489,7 +657,7 @@ func (x *RevisionRecord) String() string {
 func (*RevisionRecord) ProtoMessage() {}
 
 func (x *RevisionRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_seatrial_v1_state_proto_msgTypes[3]
+	mi := &file_seatrial_v1_state_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -502,7 +670,7 @@ func (x *RevisionRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevisionRecord.ProtoReflect.Descriptor instead.
 func (*RevisionRecord) Descriptor() ([]byte, []int) {
-	return file_seatrial_v1_state_proto_rawDescGZIP(), []int{3}
+	return file_seatrial_v1_state_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *RevisionRecord) GetContent() *ChartRevision {
@@ -540,6 +708,41 @@ func (x *RevisionRecord) GetVerdict() string {
 	return ""
 }
 
+func (x *RevisionRecord) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *RevisionRecord) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *RevisionRecord) GetJudgedBy() string {
+	if x != nil {
+		return x.JudgedBy
+	}
+	return ""
+}
+
+func (x *RevisionRecord) GetJudgedNumber() uint32 {
+	if x != nil {
+		return x.JudgedNumber
+	}
+	return 0
+}
+
+func (x *RevisionRecord) GetTests() []string {
+	if x != nil {
+		return x.Tests
+	}
+	return nil
+}
+
 // Quarantined are inputs that failed.
 type Quarantined struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -556,7 +759,7 @@ type Quarantined struct {
 
 func (x *Quarantined) Reset() {
 	*x = Quarantined{}
-	mi := &file_seatrial_v1_state_proto_msgTypes[4]
+	mi := &file_seatrial_v1_state_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -568,7 +771,7 @@ func (x *Quarantined) String() string {
 func (*Quarantined) ProtoMessage() {}
 
 func (x *Quarantined) ProtoReflect() protoreflect.Message {
-	mi := &file_seatrial_v1_state_proto_msgTypes[4]
+	mi := &file_seatrial_v1_state_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -581,7 +784,7 @@ func (x *Quarantined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quarantined.ProtoReflect.Descriptor instead.
 func (*Quarantined) Descriptor() ([]byte, []int) {
-	return file_seatrial_v1_state_proto_rawDescGZIP(), []int{4}
+	return file_seatrial_v1_state_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Quarantined) GetKey() string {
@@ -642,7 +845,7 @@ type OutboxEntry struct {
 
 func (x *OutboxEntry) Reset() {
 	*x = OutboxEntry{}
-	mi := &file_seatrial_v1_state_proto_msgTypes[5]
+	mi := &file_seatrial_v1_state_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -654,7 +857,7 @@ func (x *OutboxEntry) String() string {
 func (*OutboxEntry) ProtoMessage() {}
 
 func (x *OutboxEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_seatrial_v1_state_proto_msgTypes[5]
+	mi := &file_seatrial_v1_state_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -667,7 +870,7 @@ func (x *OutboxEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutboxEntry.ProtoReflect.Descriptor instead.
 func (*OutboxEntry) Descriptor() ([]byte, []int) {
-	return file_seatrial_v1_state_proto_rawDescGZIP(), []int{5}
+	return file_seatrial_v1_state_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *OutboxEntry) GetEntry() isOutboxEntry_Entry {
@@ -747,7 +950,7 @@ func (*OutboxEntry_End) isOutboxEntry_Entry() {}
 type CommandEnd struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Outcome *Outcome               `protobuf:"bytes,1,opt,name=outcome,proto3" json:"outcome,omitempty"`
-	// kind is the command's: deploy, test or rollback.
+	// kind is the command's: deploy, test, rollback or uninstall.
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	// pool is that of a test command.
 	Pool          string `protobuf:"bytes,3,opt,name=pool,proto3" json:"pool,omitempty"`
@@ -757,7 +960,7 @@ type CommandEnd struct {
 
 func (x *CommandEnd) Reset() {
 	*x = CommandEnd{}
-	mi := &file_seatrial_v1_state_proto_msgTypes[6]
+	mi := &file_seatrial_v1_state_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -769,7 +972,7 @@ func (x *CommandEnd) String() string {
 func (*CommandEnd) ProtoMessage() {}
 
 func (x *CommandEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_seatrial_v1_state_proto_msgTypes[6]
+	mi := &file_seatrial_v1_state_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -782,7 +985,7 @@ func (x *CommandEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandEnd.ProtoReflect.Descriptor instead.
 func (*CommandEnd) Descriptor() ([]byte, []int) {
-	return file_seatrial_v1_state_proto_rawDescGZIP(), []int{6}
+	return file_seatrial_v1_state_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CommandEnd) GetOutcome() *Outcome {
@@ -821,7 +1024,7 @@ type RequestRow struct {
 
 func (x *RequestRow) Reset() {
 	*x = RequestRow{}
-	mi := &file_seatrial_v1_state_proto_msgTypes[7]
+	mi := &file_seatrial_v1_state_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -833,7 +1036,7 @@ func (x *RequestRow) String() string {
 func (*RequestRow) ProtoMessage() {}
 
 func (x *RequestRow) ProtoReflect() protoreflect.Message {
-	mi := &file_seatrial_v1_state_proto_msgTypes[7]
+	mi := &file_seatrial_v1_state_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -846,7 +1049,7 @@ func (x *RequestRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestRow.ProtoReflect.Descriptor instead.
 func (*RequestRow) Descriptor() ([]byte, []int) {
-	return file_seatrial_v1_state_proto_rawDescGZIP(), []int{7}
+	return file_seatrial_v1_state_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RequestRow) GetRelease() string {
@@ -896,7 +1099,7 @@ type LedgerRow struct {
 
 func (x *LedgerRow) Reset() {
 	*x = LedgerRow{}
-	mi := &file_seatrial_v1_state_proto_msgTypes[8]
+	mi := &file_seatrial_v1_state_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -908,7 +1111,7 @@ func (x *LedgerRow) String() string {
 func (*LedgerRow) ProtoMessage() {}
 
 func (x *LedgerRow) ProtoReflect() protoreflect.Message {
-	mi := &file_seatrial_v1_state_proto_msgTypes[8]
+	mi := &file_seatrial_v1_state_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -921,7 +1124,7 @@ func (x *LedgerRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerRow.ProtoReflect.Descriptor instead.
 func (*LedgerRow) Descriptor() ([]byte, []int) {
-	return file_seatrial_v1_state_proto_rawDescGZIP(), []int{8}
+	return file_seatrial_v1_state_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *LedgerRow) GetRelease() string {
@@ -977,7 +1180,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_seatrial_v1_state_proto_msgTypes[9]
+	mi := &file_seatrial_v1_state_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -989,7 +1192,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_seatrial_v1_state_proto_msgTypes[9]
+	mi := &file_seatrial_v1_state_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1002,7 +1205,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_seatrial_v1_state_proto_rawDescGZIP(), []int{9}
+	return file_seatrial_v1_state_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Lease) GetHolder() string {
@@ -1023,7 +1226,7 @@ var File_seatrial_v1_state_proto protoreflect.FileDescriptor
 
 const file_seatrial_v1_state_proto_rawDesc = "" +
 	"\n" +
-	"\x17seatrial/v1/state.proto\x12\vseatrial.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17seatrial/v1/chart.proto\x1a\x19seatrial/v1/command.proto\x1a\x19seatrial/v1/outcome.proto\x1a\x19seatrial/v1/request.proto\"\xa8\x04\n" +
+	"\x17seatrial/v1/state.proto\x12\vseatrial.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17seatrial/v1/chart.proto\x1a\x19seatrial/v1/command.proto\x1a\x19seatrial/v1/outcome.proto\x1a\x19seatrial/v1/request.proto\"\xc7\x05\n" +
 	"\fReleaseState\x12\x18\n" +
 	"\arelease\x18\x01 \x01(\tR\arelease\x12\x1e\n" +
 	"\n" +
@@ -1041,7 +1244,21 @@ const file_seatrial_v1_state_proto_rawDesc = "" +
 	"\n" +
 	"quarantine\x18\v \x03(\v2\x18.seatrial.v1.QuarantinedR\n" +
 	"quarantine\x120\n" +
-	"\x06outbox\x18\f \x03(\v2\x18.seatrial.v1.OutboxEntryR\x06outbox\"\xca\x06\n" +
+	"\x06outbox\x18\f \x03(\v2\x18.seatrial.v1.OutboxEntryR\x06outbox\x12%\n" +
+	"\x0emutated_number\x18\r \x01(\rR\rmutatedNumber\x127\n" +
+	"\n" +
+	"suspension\x18\x0e \x01(\v2\x17.seatrial.v1.SuspensionR\n" +
+	"suspension\x12=\n" +
+	"\fcancellation\x18\x0f \x01(\v2\x19.seatrial.v1.CancellationR\fcancellation\"\x92\x01\n" +
+	"\n" +
+	"Suspension\x12\x1c\n" +
+	"\tsuspended\x18\x01 \x01(\bR\tsuspended\x12\x18\n" +
+	"\arequest\x18\x02 \x01(\tR\arequest\x12\x1a\n" +
+	"\bsequence\x18\x03 \x01(\x04R\bsequence\x120\n" +
+	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"D\n" +
+	"\fCancellation\x12\x18\n" +
+	"\arequest\x18\x01 \x01(\tR\arequest\x12\x1a\n" +
+	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\xfa\x06\n" +
 	"\x06Active\x12.\n" +
 	"\arequest\x18\x01 \x01(\v2\x14.seatrial.v1.RequestR\arequest\x12\x14\n" +
 	"\x05phase\x18\x02 \x01(\tR\x05phase\x128\n" +
@@ -1061,20 +1278,20 @@ const file_seatrial_v1_state_proto_rawDesc = "" +
 	"\x0ffailed_revision\x18\x0f \x01(\x05R\x0efailedRevision\x12.\n" +
 	"\afailure\x18\x10 \x01(\v2\x14.seatrial.v1.FailureR\afailure\x12C\n" +
 	"\x0frollback_target\x18\x11 \x01(\v2\x1a.seatrial.v1.ChartRevisionR\x0erollbackTarget\x12%\n" +
-	"\x0equarantine_key\x18\x12 \x01(\tR\rquarantineKey\"\xc6\x02\n" +
+	"\x0equarantine_key\x18\x12 \x01(\tR\rquarantineKey\x12.\n" +
+	"\acancels\x18\x13 \x03(\v2\x14.seatrial.v1.RequestR\acancels\"\xda\x02\n" +
 	"\vOpenCommand\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x127\n" +
 	"\tissued_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\bissuedAt\x129\n" +
 	"\n" +
 	"started_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12\x1a\n" +
-	"\bnoworker\x18\x05 \x01(\bR\bnoworker\x12\x1e\n" +
-	"\n" +
-	"cancelling\x18\x06 \x01(\bR\n" +
-	"cancelling\x12 \n" +
+	"\bnoworker\x18\x05 \x01(\bR\bnoworker\x12 \n" +
 	"\vunpublished\x18\a \x01(\bR\vunpublished\x129\n" +
 	"\n" +
-	"publish_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tpublishAt\"\xb6\x01\n" +
+	"publish_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tpublishAt\x12 \n" +
+	"\vquarantined\x18\t \x03(\tR\vquarantinedJ\x04\b\x06\x10\aR\n" +
+	"cancelling\"\xd8\x02\n" +
 	"\x0eRevisionRecord\x124\n" +
 	"\acontent\x18\x01 \x01(\v2\x1a.seatrial.v1.ChartRevisionR\acontent\x12\x1e\n" +
 	"\n" +
@@ -1082,7 +1299,13 @@ const file_seatrial_v1_state_proto_rawDesc = "" +
 	"generation\x12\x1a\n" +
 	"\bstanding\x18\x03 \x01(\tR\bstanding\x12\x18\n" +
 	"\arequest\x18\x04 \x01(\tR\arequest\x12\x18\n" +
-	"\averdict\x18\x05 \x01(\tR\averdict\"\xc4\x01\n" +
+	"\averdict\x18\x05 \x01(\tR\averdict\x120\n" +
+	"\x05since\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x16\n" +
+	"\x06number\x18\a \x01(\rR\x06number\x12\x1b\n" +
+	"\tjudged_by\x18\b \x01(\tR\bjudgedBy\x12#\n" +
+	"\rjudged_number\x18\t \x01(\rR\fjudgedNumber\x12\x14\n" +
+	"\x05tests\x18\n" +
+	" \x03(\tR\x05tests\"\xc4\x01\n" +
 	"\vQuarantined\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12 \n" +
 	"\vfingerprint\x18\x02 \x01(\tR\vfingerprint\x12\x18\n" +
@@ -1131,60 +1354,67 @@ func file_seatrial_v1_state_proto_rawDescGZIP() []byte {
 	return file_seatrial_v1_state_proto_rawDescData
 }
 
-var file_seatrial_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_seatrial_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_seatrial_v1_state_proto_goTypes = []any{
 	(*ReleaseState)(nil),          // 0: seatrial.v1.ReleaseState
-	(*Active)(nil),                // 1: seatrial.v1.Active
-	(*OpenCommand)(nil),           // 2: seatrial.v1.OpenCommand
-	(*RevisionRecord)(nil),        // 3: seatrial.v1.RevisionRecord
-	(*Quarantined)(nil),           // 4: seatrial.v1.Quarantined
-	(*OutboxEntry)(nil),           // 5: seatrial.v1.OutboxEntry
-	(*CommandEnd)(nil),            // 6: seatrial.v1.CommandEnd
-	(*RequestRow)(nil),            // 7: seatrial.v1.RequestRow
-	(*LedgerRow)(nil),             // 8: seatrial.v1.LedgerRow
-	(*Lease)(nil),                 // 9: seatrial.v1.Lease
-	(*Request)(nil),               // 10: seatrial.v1.Request
-	(*ChartRevision)(nil),         // 11: seatrial.v1.ChartRevision
-	(*Proof)(nil),                 // 12: seatrial.v1.Proof
-	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
-	(*Failure)(nil),               // 14: seatrial.v1.Failure
-	(*Command)(nil),               // 15: seatrial.v1.Command
-	(*Outcome)(nil),               // 16: seatrial.v1.Outcome
+	(*Suspension)(nil),            // 1: seatrial.v1.Suspension
+	(*Cancellation)(nil),          // 2: seatrial.v1.Cancellation
+	(*Active)(nil),                // 3: seatrial.v1.Active
+	(*OpenCommand)(nil),           // 4: seatrial.v1.OpenCommand
+	(*RevisionRecord)(nil),        // 5: seatrial.v1.RevisionRecord
+	(*Quarantined)(nil),           // 6: seatrial.v1.Quarantined
+	(*OutboxEntry)(nil),           // 7: seatrial.v1.OutboxEntry
+	(*CommandEnd)(nil),            // 8: seatrial.v1.CommandEnd
+	(*RequestRow)(nil),            // 9: seatrial.v1.RequestRow
+	(*LedgerRow)(nil),             // 10: seatrial.v1.LedgerRow
+	(*Lease)(nil),                 // 11: seatrial.v1.Lease
+	(*Request)(nil),               // 12: seatrial.v1.Request
+	(*ChartRevision)(nil),         // 13: seatrial.v1.ChartRevision
+	(*Proof)(nil),                 // 14: seatrial.v1.Proof
+	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
+	(*Failure)(nil),               // 16: seatrial.v1.Failure
+	(*Command)(nil),               // 17: seatrial.v1.Command
+	(*Outcome)(nil),               // 18: seatrial.v1.Outcome
 }
 var file_seatrial_v1_state_proto_depIdxs = []int32{
-	1,  // 0: seatrial.v1.ReleaseState.active:type_name -> seatrial.v1.Active
-	10, // 1: seatrial.v1.ReleaseState.waiting:type_name -> seatrial.v1.Request
-	10, // 2: seatrial.v1.ReleaseState.waiting_test:type_name -> seatrial.v1.Request
-	11, // 3: seatrial.v1.ReleaseState.running:type_name -> seatrial.v1.ChartRevision
-	12, // 4: seatrial.v1.ReleaseState.proven:type_name -> seatrial.v1.Proof
-	3,  // 5: seatrial.v1.ReleaseState.revisions:type_name -> seatrial.v1.RevisionRecord
-	4,  // 6: seatrial.v1.ReleaseState.quarantine:type_name -> seatrial.v1.Quarantined
-	5,  // 7: seatrial.v1.ReleaseState.outbox:type_name -> seatrial.v1.OutboxEntry
-	10, // 8: seatrial.v1.Active.request:type_name -> seatrial.v1.Request
-	11, // 9: seatrial.v1.Active.requested:type_name -> seatrial.v1.ChartRevision
-	2,  // 10: seatrial.v1.Active.open:type_name -> seatrial.v1.OpenCommand
-	13, // 11: seatrial.v1.Active.resolve_deadline:type_name -> google.protobuf.Timestamp
-	13, // 12: seatrial.v1.Active.retry_at:type_name -> google.protobuf.Timestamp
-	13, // 13: seatrial.v1.Active.transient_since:type_name -> google.protobuf.Timestamp
-	11, // 14: seatrial.v1.Active.deployed:type_name -> seatrial.v1.ChartRevision
-	14, // 15: seatrial.v1.Active.failure:type_name -> seatrial.v1.Failure
-	11, // 16: seatrial.v1.Active.rollback_target:type_name -> seatrial.v1.ChartRevision
-	13, // 17: seatrial.v1.OpenCommand.issued_at:type_name -> google.protobuf.Timestamp
-	13, // 18: seatrial.v1.OpenCommand.started_at:type_name -> google.protobuf.Timestamp
-	13, // 19: seatrial.v1.OpenCommand.publish_at:type_name -> google.protobuf.Timestamp
-	11, // 20: seatrial.v1.RevisionRecord.content:type_name -> seatrial.v1.ChartRevision
-	13, // 21: seatrial.v1.Quarantined.at:type_name -> google.protobuf.Timestamp
-	15, // 22: seatrial.v1.OutboxEntry.command:type_name -> seatrial.v1.Command
-	16, // 23: seatrial.v1.OutboxEntry.outcome:type_name -> seatrial.v1.Outcome
-	16, // 24: seatrial.v1.OutboxEntry.settled:type_name -> seatrial.v1.Outcome
-	6,  // 25: seatrial.v1.OutboxEntry.end:type_name -> seatrial.v1.CommandEnd
-	16, // 26: seatrial.v1.CommandEnd.outcome:type_name -> seatrial.v1.Outcome
-	16, // 27: seatrial.v1.RequestRow.settled:type_name -> seatrial.v1.Outcome
-	28, // [28:28] is the sub-list for method output_type
-	28, // [28:28] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	3,  // 0: seatrial.v1.ReleaseState.active:type_name -> seatrial.v1.Active
+	12, // 1: seatrial.v1.ReleaseState.waiting:type_name -> seatrial.v1.Request
+	12, // 2: seatrial.v1.ReleaseState.waiting_test:type_name -> seatrial.v1.Request
+	13, // 3: seatrial.v1.ReleaseState.running:type_name -> seatrial.v1.ChartRevision
+	14, // 4: seatrial.v1.ReleaseState.proven:type_name -> seatrial.v1.Proof
+	5,  // 5: seatrial.v1.ReleaseState.revisions:type_name -> seatrial.v1.RevisionRecord
+	6,  // 6: seatrial.v1.ReleaseState.quarantine:type_name -> seatrial.v1.Quarantined
+	7,  // 7: seatrial.v1.ReleaseState.outbox:type_name -> seatrial.v1.OutboxEntry
+	1,  // 8: seatrial.v1.ReleaseState.suspension:type_name -> seatrial.v1.Suspension
+	2,  // 9: seatrial.v1.ReleaseState.cancellation:type_name -> seatrial.v1.Cancellation
+	15, // 10: seatrial.v1.Suspension.since:type_name -> google.protobuf.Timestamp
+	12, // 11: seatrial.v1.Active.request:type_name -> seatrial.v1.Request
+	13, // 12: seatrial.v1.Active.requested:type_name -> seatrial.v1.ChartRevision
+	4,  // 13: seatrial.v1.Active.open:type_name -> seatrial.v1.OpenCommand
+	15, // 14: seatrial.v1.Active.resolve_deadline:type_name -> google.protobuf.Timestamp
+	15, // 15: seatrial.v1.Active.retry_at:type_name -> google.protobuf.Timestamp
+	15, // 16: seatrial.v1.Active.transient_since:type_name -> google.protobuf.Timestamp
+	13, // 17: seatrial.v1.Active.deployed:type_name -> seatrial.v1.ChartRevision
+	16, // 18: seatrial.v1.Active.failure:type_name -> seatrial.v1.Failure
+	13, // 19: seatrial.v1.Active.rollback_target:type_name -> seatrial.v1.ChartRevision
+	12, // 20: seatrial.v1.Active.cancels:type_name -> seatrial.v1.Request
+	15, // 21: seatrial.v1.OpenCommand.issued_at:type_name -> google.protobuf.Timestamp
+	15, // 22: seatrial.v1.OpenCommand.started_at:type_name -> google.protobuf.Timestamp
+	15, // 23: seatrial.v1.OpenCommand.publish_at:type_name -> google.protobuf.Timestamp
+	13, // 24: seatrial.v1.RevisionRecord.content:type_name -> seatrial.v1.ChartRevision
+	15, // 25: seatrial.v1.RevisionRecord.since:type_name -> google.protobuf.Timestamp
+	15, // 26: seatrial.v1.Quarantined.at:type_name -> google.protobuf.Timestamp
+	17, // 27: seatrial.v1.OutboxEntry.command:type_name -> seatrial.v1.Command
+	18, // 28: seatrial.v1.OutboxEntry.outcome:type_name -> seatrial.v1.Outcome
+	18, // 29: seatrial.v1.OutboxEntry.settled:type_name -> seatrial.v1.Outcome
+	8,  // 30: seatrial.v1.OutboxEntry.end:type_name -> seatrial.v1.CommandEnd
+	18, // 31: seatrial.v1.CommandEnd.outcome:type_name -> seatrial.v1.Outcome
+	18, // 32: seatrial.v1.RequestRow.settled:type_name -> seatrial.v1.Outcome
+	33, // [33:33] is the sub-list for method output_type
+	33, // [33:33] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_seatrial_v1_state_proto_init() }
@@ -1196,7 +1426,7 @@ func file_seatrial_v1_state_proto_init() {
 	file_seatrial_v1_command_proto_init()
 	file_seatrial_v1_outcome_proto_init()
 	file_seatrial_v1_request_proto_init()
-	file_seatrial_v1_state_proto_msgTypes[5].OneofWrappers = []any{
+	file_seatrial_v1_state_proto_msgTypes[7].OneofWrappers = []any{
 		(*OutboxEntry_Command)(nil),
 		(*OutboxEntry_Outcome)(nil),
 		(*OutboxEntry_Settled)(nil),
@@ -1208,7 +1438,7 @@ func file_seatrial_v1_state_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_seatrial_v1_state_proto_rawDesc), len(file_seatrial_v1_state_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

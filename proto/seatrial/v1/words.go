@@ -3,39 +3,49 @@ package seatrialv1
 
 // Verbs of requests.
 const (
-	VerbDeploy   = "deploy"
-	VerbRollback = "rollback"
-	VerbTest     = "test"
+	VerbDeploy    = "deploy"
+	VerbRollback  = "rollback"
+	VerbUninstall = "uninstall"
+	VerbTest      = "test"
+	VerbCancel    = "cancel"
+	VerbSuspend   = "suspend"
+	VerbResume    = "resume"
+	VerbForgive   = "forgive"
 )
 
 // Kinds of outcomes.
 const (
-	KindAccepted       = "accepted"
-	KindCommanded      = "commanded"
-	KindWithdrawn      = "withdrawn"
-	KindNoWorker       = "noworker"
-	KindBlocked        = "blocked"
-	KindDeploying      = "deploying"
-	KindDeployed       = "deployed"
-	KindDeployFailed   = "deployfailed"
-	KindRollingBack    = "rollingback"
-	KindRolledBack     = "rolledback"
-	KindRollbackFailed = "rollbackfailed"
-	KindTesting        = "testing"
-	KindTested         = "tested"
-	KindInterrupted    = "interrupted"
-	KindSettled        = "settled"
+	KindAccepted        = "accepted"
+	KindCommanded       = "commanded"
+	KindWithdrawn       = "withdrawn"
+	KindNoWorker        = "noworker"
+	KindBlocked         = "blocked"
+	KindDeploying       = "deploying"
+	KindDeployed        = "deployed"
+	KindDeployFailed    = "deployfailed"
+	KindRollingBack     = "rollingback"
+	KindRolledBack      = "rolledback"
+	KindRollbackFailed  = "rollbackfailed"
+	KindUninstalling    = "uninstalling"
+	KindUninstalled     = "uninstalled"
+	KindUninstallFailed = "uninstallfailed"
+	KindTesting         = "testing"
+	KindTested          = "tested"
+	KindInterrupted     = "interrupted"
+	KindSettled         = "settled"
 )
 
 // Results of a settlement.
 const (
-	ResultProven     = "proven"
-	ResultDeployed   = "deployed"
-	ResultHeld       = "held"
-	ResultRolledBack = "rolledback"
-	ResultFailed     = "failed"
-	ResultSuperseded = "superseded"
-	ResultRejected   = "rejected"
+	ResultProven      = "proven"
+	ResultDeployed    = "deployed"
+	ResultHeld        = "held"
+	ResultRolledBack  = "rolledback"
+	ResultUninstalled = "uninstalled"
+	ResultFailed      = "failed"
+	ResultSuperseded  = "superseded"
+	ResultRejected    = "rejected"
+	ResultDone        = "done"
 )
 
 // Verdicts of a test run.
@@ -65,15 +75,17 @@ const (
 
 // Kinds of commands.
 const (
-	CommandDeploy   = "deploy"
-	CommandTest     = "test"
-	CommandRollback = "rollback"
+	CommandDeploy    = "deploy"
+	CommandTest      = "test"
+	CommandRollback  = "rollback"
+	CommandUninstall = "uninstall"
 )
 
 // What to do after a failure.
 const (
-	OnFailureRollback = "rollback"
-	OnFailureHold     = "hold"
+	OnFailureRollback  = "rollback"
+	OnFailureHold      = "hold"
+	OnFailureUninstall = "uninstall"
 )
 
 // CRD policies.
@@ -91,10 +103,11 @@ const (
 
 // Phases of an active request.
 const (
-	PhaseResolving   = "resolving"
-	PhaseDeploying   = "deploying"
-	PhaseTesting     = "testing"
-	PhaseRollingBack = "rollingback"
+	PhaseResolving    = "resolving"
+	PhaseDeploying    = "deploying"
+	PhaseTesting      = "testing"
+	PhaseRollingBack  = "rollingback"
+	PhaseUninstalling = "uninstalling"
 )
 
 // Standings of a revision.

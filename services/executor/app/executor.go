@@ -16,7 +16,7 @@ import (
 	seatrialv1 "github.com/seatrial/seatrial/proto/seatrial/v1"
 )
 
-// executor carries out deploy and rollback commands.
+// executor carries out deploy, rollback and uninstall commands.
 type executor struct {
 	cfg    Config
 	conn   *bus.Conn
@@ -27,15 +27,19 @@ type executor struct {
 type words struct{ started, done, failed string }
 
 var (
-	deploying   = words{seatrialv1.KindDeploying, seatrialv1.KindDeployed, seatrialv1.KindDeployFailed}
-	rollingBack = words{seatrialv1.KindRollingBack, seatrialv1.KindRolledBack, seatrialv1.KindRollbackFailed}
+	deploying    = words{seatrialv1.KindDeploying, seatrialv1.KindDeployed, seatrialv1.KindDeployFailed}
+	rollingBack  = words{seatrialv1.KindRollingBack, seatrialv1.KindRolledBack, seatrialv1.KindRollbackFailed}
+	uninstalling = words{seatrialv1.KindUninstalling, seatrialv1.KindUninstalled, seatrialv1.KindUninstallFailed}
 )
 
 // do carries out a command, or finds out what became of one that a former holder had begun.
 func (e *executor) do(ctx context.Context, claim *bus.Claim) (*seatrialv1.Outcome, error) {
 	said, act := deploying, e.deploy
-	if claim.Command.GetRollback() != nil {
+	switch {
+	case claim.Command.GetRollback() != nil:
 		said, act = rollingBack, e.runner.Rollback
+	case claim.Command.GetUninstall() != nil:
+		said, act = uninstalling, e.runner.Uninstall
 	}
 	if claim.Recovering {
 		act = e.runner.Recover
@@ -114,6 +118,12 @@ func started(command *seatrialv1.Command, requested, running *seatrialv1.ChartRe
 	if back := command.GetRollback(); back != nil {
 		return fmt.Sprintf("going back from revision %d to what revision %d was", running.GetHelmRevision(), back.GetToRevision())
 	}
+	if command.GetUninstall() != nil {
+		if requested == nil {
+			return "uninstalling, although nothing is there"
+		}
+		return "uninstalling " + title(requested)
+	}
 	if running == nil {
 		return "installing " + title(requested)
 	}
@@ -122,10 +132,25 @@ func started(command *seatrialv1.Command, requested, running *seatrialv1.ChartRe
 
 func done(result *action.Result) string {
 	m := result.Mutation
+	if m.GetAction() == action.Uninstall {
+		return uninstalled(result)
+	}
 	message := fmt.Sprintf("%s runs as revision %d", title(result.Running), m.GetHelmRevision())
 	if m.GetTargetRevision() != 0 {
 		message += fmt.Sprintf(", with what revision %d was", m.GetTargetRevision())
 	}
+	if m.GetRecovered() {
+		message += "; a former executor did it and is gone"
+	}
+	return message
+}
+
+func uninstalled(result *action.Result) string {
+	m := result.Mutation
+	if m.GetFromRevision() == 0 {
+		return "nothing was there to uninstall"
+	}
+	message := fmt.Sprintf("%s (revision %d) is uninstalled", title(result.Requested), m.GetFromRevision())
 	if m.GetRecovered() {
 		message += "; a former executor did it and is gone"
 	}

@@ -119,6 +119,18 @@ func story() []*seatrialv1.Outcome {
 			o.Mutation = &seatrialv1.Mutation{Action: "rollback", FromRevision: 2, TargetRevision: 1, HelmRevision: 3, FailedRevision: 2}
 			o.Failure = &seatrialv1.Failure{Class: seatrialv1.ClassFailed, Reason: "hook web-migrate failed", Mutated: true}
 		}),
+		outcome(seatrialv1.KindUninstalling, func(o *seatrialv1.Outcome) { o.Requested, o.Message = o.Running, "uninstalling web 1.0.0" }),
+		outcome(seatrialv1.KindUninstalled, func(o *seatrialv1.Outcome) {
+			o.Requested, o.Running = o.Running, nil
+			o.Message = "web 1.0.0 (revision 1) is uninstalled"
+			o.Mutation = &seatrialv1.Mutation{Action: "uninstall", FromRevision: 1}
+		}),
+		outcome(seatrialv1.KindUninstallFailed, func(o *seatrialv1.Outcome) {
+			o.Requested, o.Running = o.Running, nil
+			o.Message = "local/shop/web: uninstall failed: ConfigMap shop/web-page is not gone within the time-out of 5m0s"
+			o.Mutation = &seatrialv1.Mutation{Action: "uninstall", FromRevision: 1}
+			o.Failure = &seatrialv1.Failure{Class: seatrialv1.ClassFailed, Reason: o.Message, Mutated: true}
+		}),
 		aboutRequest(seatrialv1.KindSettled, func(o *seatrialv1.Outcome) {
 			o.Running = chart("1.0.0", "0aa11bb", 3)
 			o.Settlement = &seatrialv1.Settlement{Verb: "deploy", Result: seatrialv1.ResultRolledBack, Verdict: seatrialv1.VerdictFailed, FailedRevision: 2}
@@ -272,6 +284,25 @@ func TestWhatTheAttributesDescribe(t *testing.T) {
 		{
 			name: "rolled back to nothing that is known", outcome: outcome("rolledback", func(o *seatrialv1.Outcome) { o.Running = nil }),
 		},
+		{
+			name: "uninstalled, what ran", outcome: outcome("uninstalled", func(o *seatrialv1.Outcome) { o.Requested, o.Running = o.Running, nil }),
+			described: "requested", revision: "1.0.0", helm: int32(1), commits: "0aa11bb",
+		},
+		{
+			name: "settled uninstalled, what ran", outcome: outcome("settled", func(o *seatrialv1.Outcome) {
+				o.Requested, o.Running = o.Running, nil
+				settled(seatrialv1.ResultUninstalled, 0)(o)
+			}),
+			described: "requested", revision: "1.0.0", helm: int32(1), commits: "0aa11bb",
+		},
+		{
+			name: "uninstalled because a first install has failed", outcome: outcome("settled", func(o *seatrialv1.Outcome) {
+				o.Running = nil
+				settled(seatrialv1.ResultUninstalled, 1)(o)
+			}),
+			described: "requested", revision: "1.1.0", helm: int32(1), failed: "1.1.0", commits: "4f2d9c1",
+		},
+		{name: "uninstalled, although nothing was there", outcome: outcome("uninstalled", func(o *seatrialv1.Outcome) { o.Requested, o.Running = nil, nil })},
 		{name: "nothing is known", outcome: outcome("accepted", func(o *seatrialv1.Outcome) { o.Requested, o.Running = nil, nil })},
 	} {
 		t.Run(row.name, func(t *testing.T) {

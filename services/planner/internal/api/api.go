@@ -25,8 +25,10 @@ const Name = "seatrial-planner"
 
 // Verbs besides those of requests.
 const (
-	verbGet  = "get"
-	verbWait = "wait"
+	verbGet     = "get"
+	verbHistory = "history"
+	verbList    = "list"
+	verbWait    = "wait"
 )
 
 // Options of an API.
@@ -63,6 +65,9 @@ func New(ctx context.Context, conn *bus.Conn, options Options, log *slog.Logger)
 // answerTimeout is how long anything but a wait may take.
 const answerTimeout = 10 * time.Second
 
+// inquiry answers one question, on its subject.
+type inquiry func(ctx context.Context, name string, q question) (proto.Message, error)
+
 // handler answers one question about a release.
 type handler func(ctx context.Context, verb string, r subject.Release, q question) (proto.Message, error)
 
@@ -83,14 +88,20 @@ func (a *API) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("serve the API: %w", err)
 	}
-	for verb, handle := range map[string]handler{
-		pb.VerbDeploy: a.store, pb.VerbRollback: a.store, pb.VerbTest: a.store, verbGet: a.get,
-	} {
-		err = errors.Join(err, service.AddEndpoint(verb, micro.HandlerFunc(func(req micro.Request) {
+	serve := func(name, on string, handle inquiry) {
+		err = errors.Join(err, service.AddEndpoint(name, micro.HandlerFunc(func(req micro.Request) {
 			ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 			defer cancel()
 			a.answer(ctx, req, handle, now(req))
-		}), micro.WithEndpointSubject(subject.APIFilter(verb))))
+		}), micro.WithEndpointSubject(on)))
+	}
+	for _, verb := range request.Verbs {
+		serve(verb, subject.APIFilter(verb), ofRelease(a.store))
+	}
+	serve(verbGet, subject.APIFilter(verbGet), ofRelease(a.get))
+	serve(verbHistory, subject.APIFilter(verbHistory), ofRelease(a.history))
+	for i, on := range subject.APIListFilters() {
+		serve([]string{verbList, verbList + "-cluster", verbList + "-namespace"}[i], on, a.list)
 	}
 	waiters := make(chan struct{}, a.options.Waiters) // one token each
 	err = errors.Join(err, service.AddEndpoint(verbWait, micro.HandlerFunc(func(req micro.Request) {
@@ -98,10 +109,10 @@ func (a *API) Run(ctx context.Context) error {
 		case waiters <- struct{}{}:
 			go func() {
 				defer func() { <-waiters }()
-				a.answer(ctx, req, a.wait, a.later(req))
+				a.answer(ctx, req, ofRelease(a.wait), a.later(req))
 			}()
 		default:
-			a.answer(ctx, req, tooMany, now(req))
+			a.answer(ctx, req, ofRelease(tooMany), now(req))
 		}
 	}), micro.WithEndpointSubject(subject.APIFilter(verbWait))))
 	if err == nil {
@@ -114,15 +125,20 @@ func (a *API) Run(ctx context.Context) error {
 	return err
 }
 
-// answer has a question handled and sends what comes of it.
-func (a *API) answer(ctx context.Context, req micro.Request, handle handler, send sender) {
-	body, err := func() (proto.Message, error) {
-		verb, r, err := subject.ParseAPI(req.Subject())
+// ofRelease reads the release out of the subject.
+func ofRelease(handle handler) inquiry {
+	return func(ctx context.Context, name string, q question) (proto.Message, error) {
+		verb, r, err := subject.ParseAPI(name)
 		if err != nil {
 			return nil, refuse(codeBadRequest, err.Error(), "name the release as the subject's last three words, with _ for a dot")
 		}
-		return handle(ctx, verb, r, req)
-	}()
+		return handle(ctx, verb, r, q)
+	}
+}
+
+// answer has a question handled and sends what comes of it.
+func (a *API) answer(ctx context.Context, req micro.Request, handle inquiry, send sender) {
+	body, err := handle(ctx, req.Subject(), req)
 	var refused *refusal
 	if err != nil {
 		refused = a.refusal(ctx, req.Subject(), err)

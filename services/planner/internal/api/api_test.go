@@ -3,6 +3,7 @@ package api_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -12,6 +13,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/seatrial/seatrial/internal/kit/bus"
 	"github.com/seatrial/seatrial/internal/kit/fault"
@@ -28,6 +31,15 @@ import (
 var web = subject.Release{Cluster: "local", Namespace: "shop", Name: "web"}
 
 const soon = 30 * time.Second
+
+// endpoints are the subjects of the service, by name.
+var endpoints = map[string]string{
+	"deploy": "seatrial.api.deploy.*.*.*", "rollback": "seatrial.api.rollback.*.*.*", "uninstall": "seatrial.api.uninstall.*.*.*",
+	"test": "seatrial.api.test.*.*.*", "cancel": "seatrial.api.cancel.*.*.*", "suspend": "seatrial.api.suspend.*.*.*",
+	"resume": "seatrial.api.resume.*.*.*", "forgive": "seatrial.api.forgive.*.*.*",
+	"get": "seatrial.api.get.*.*.*", "wait": "seatrial.api.wait.*.*.*", "history": "seatrial.api.history.*.*.*",
+	"list": "seatrial.api.list", "list-cluster": "seatrial.api.list.*", "list-namespace": "seatrial.api.list.*.*",
+}
 
 // office is an API with what is behind it, and a person who asks.
 type office struct {
@@ -76,7 +88,7 @@ func (o *office) open(waiters int) (shut func()) {
 	shut = o.run(a.Run)
 	require.Eventually(o.t, func() bool {
 		services := o.services()
-		return len(services) == before+1 && len(services[before].Endpoints) == 5
+		return len(services) == before+1 && len(services[before].Endpoints) == len(endpoints)
 	}, soon, 10*time.Millisecond)
 	return shut
 }
@@ -408,10 +420,7 @@ func TestPlannersShareTheQuestions(t *testing.T) {
 			subjects[endpoint.Name] = endpoint.Subject
 			require.Equal(t, api.Name, endpoint.QueueGroup)
 		}
-		require.Equal(t, map[string]string{
-			"deploy": "seatrial.api.deploy.*.*.*", "rollback": "seatrial.api.rollback.*.*.*", "test": "seatrial.api.test.*.*.*",
-			"get": "seatrial.api.get.*.*.*", "wait": "seatrial.api.wait.*.*.*",
-		}, subjects)
+		require.Equal(t, endpoints, subjects)
 	}
 	var all sync.WaitGroup
 	for i := range 20 {
@@ -419,4 +428,191 @@ func TestPlannersShareTheQuestions(t *testing.T) {
 	}
 	all.Wait()
 	require.Equal(t, 20, o.messages())
+}
+
+// put stores the state of a release, as planners leave it.
+func (o *office) put(release string, state *pb.ReleaseState) {
+	o.t.Helper()
+	r, err := subject.ParseRelease(release)
+	require.NoError(o.t, err)
+	states, err := bus.OpenBucket[*pb.ReleaseState](o.t.Context(), o.conn, subject.BucketReleases)
+	require.NoError(o.t, err)
+	state.Release = release
+	_, revision, err := states.Get(o.t.Context(), r.Key())
+	require.True(o.t, err == nil || errors.Is(err, bus.ErrNotFound))
+	_, err = states.Put(o.t.Context(), r.Key(), state, revision)
+	require.NoError(o.t, err)
+}
+
+// list asks for a page, and returns it with the releases' names.
+func (o *office) list(cluster, namespace, body string) (*pb.ListAnswer, []string) {
+	o.t.Helper()
+	code, msg := o.askOn(subject.APIList(cluster, namespace), body)
+	require.Empty(o.t, code, string(msg.Data))
+	answer := &pb.ListAnswer{}
+	require.NoError(o.t, wire.Unmarshal(msg.Header, msg.Data, answer))
+	names := []string{}
+	for _, r := range answer.GetReleases() {
+		names = append(names, r.GetRelease())
+	}
+	return answer, names
+}
+
+func content(version string, revision int32) *pb.ChartRevision {
+	return &pb.ChartRevision{
+		Name: "web", Version: version, AppVersion: "7", Digest: "sha256:" + version, HelmRevision: revision, ManifestDigest: "sha256:m",
+		Annotations: map[string]string{"commit_sha": "abc"},
+	}
+}
+
+func TestListSaysWhatRunsWhereSinceWhenAndWhatProvesIt(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	o.open(10)
+	since := timestamppb.New(time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC))
+	bare := content("1.0.0", 3)
+	bare.Annotations = nil
+	record := &pb.RevisionRecord{
+		Content: bare, Generation: 2, Request: "build-1", Since: since, Number: 5,
+		Standing: pb.StandingProven, Verdict: pb.VerdictPassed, JudgedBy: "nightly", JudgedNumber: 6, Tests: []string{"web-smoke"},
+	}
+	o.put("local/shop/web", &pb.ReleaseState{
+		Generation: 3, Running: content("1.0.0", 3), Revisions: []*pb.RevisionRecord{record},
+		Active: &pb.Active{
+			Request: &pb.Request{Id: "build-2", Verb: "deploy"}, Phase: "deploying", Requested: content("1.1.0", 0),
+			Cancels: []*pb.Request{{Id: "stop"}},
+		},
+		Waiting: &pb.Request{Id: "build-3"}, WaitingTest: &pb.Request{Id: "again"},
+		Suspension: &pb.Suspension{Suspended: true, Request: "freeze", Since: since, Sequence: 9},
+	})
+	o.put("local/shop/api", &pb.ReleaseState{Generation: 1, Running: content("0.9.0", 8)}) // deployed by hand
+	o.put("local/other/web", &pb.ReleaseState{Generation: 4})                              // uninstalled
+	o.put("prod.eu/shop/web", &pb.ReleaseState{Generation: 1})
+	o.put("local/shop/never", &pb.ReleaseState{Cancellation: &pb.Cancellation{Request: "stop", Sequence: 4}})
+
+	answer, names := o.list("", "", ``)
+	require.Equal(t, []string{"local/other/web", "local/shop/api", "local/shop/web", "prod.eu/shop/web"}, names)
+	require.Empty(t, answer.GetContinue())
+	byHand := content("0.9.0", 8)
+	byHand.Annotations = nil
+	require.True(t, proto.Equal(&pb.RevisionRecord{Content: byHand}, answer.GetReleases()[1].GetRunning()), answer.GetReleases()[1])
+	requested := content("1.1.0", 0)
+	requested.Annotations = nil
+	require.True(t, proto.Equal(&pb.ListedRelease{
+		Release: "local/shop/web", Running: record,
+		Active:  &pb.ActiveView{Request: "build-2", Verb: "deploy", Phase: "deploying", Requested: requested, CancelledBy: []string{"stop"}},
+		Waiting: "build-3", WaitingTest: "again",
+		Suspended: &pb.Suspension{Suspended: true, Request: "freeze", Since: since, Sequence: 9},
+	}, answer.GetReleases()[2]), answer.GetReleases()[2])
+
+	_, names = o.list("local", "", `{}`)
+	require.Equal(t, []string{"local/other/web", "local/shop/api", "local/shop/web"}, names)
+	_, names = o.list("local", "shop", `{}`)
+	require.Equal(t, []string{"local/shop/api", "local/shop/web"}, names)
+	_, names = o.list("prod.eu", "shop", `{}`)
+	require.Equal(t, []string{"prod.eu/shop/web"}, names)
+	_, names = o.list("mars", "", `{}`)
+	require.Empty(t, names)
+
+	for _, body := range []string{`{"limit": -1}`, `{"limit": 1001}`, `{"continue": "web"}`, `{"limits": 1}`} {
+		code, msg := o.askOn(subject.APIList("", ""), body)
+		o.refusal("400", code, msg)
+	}
+	code, msg := o.askOn("seatrial.api.list.local.UPPER", ``)
+	o.refusal("400", code, msg)
+}
+
+func TestAListComesInPagesThatFitIntoAMessage(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	o.open(10)
+	var want []string
+	for i := range 30 {
+		name := fmt.Sprintf("local/shop/web-%02d", i)
+		want = append(want, name)
+		state := &pb.ReleaseState{Generation: 1, Running: content("1.0.0", 1)}
+		state.Running.Name = strings.Repeat("n", 100<<10) // 3 MiB in all
+		o.put(name, state)
+	}
+	for _, row := range []struct {
+		limit, atMost int
+	}{{0, 30}, {7, 7}} {
+		var all []string
+		for next := ""; ; {
+			answer, names := o.list("local", "", fmt.Sprintf(`{"limit": %d, "continue": %q}`, row.limit, next))
+			require.NotEmpty(t, names)
+			require.LessOrEqual(t, len(names), row.atMost)
+			all = append(all, names...)
+			if next = answer.GetContinue(); next == "" {
+				break
+			}
+		}
+		require.Equal(t, want, all)
+	}
+}
+
+func TestHistoryHasTheRevisionsAndTheLastWordsNewestFirst(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	o.open(10)
+	code, msg := o.ask("history", ``)
+	require.Contains(t, o.refusal("404", code, msg).GetError(), "nothing is known of release local/shop/web")
+
+	for i := range 5 {
+		for _, r := range []string{"local/shop/web", "local/shop/api"} {
+			require.NoError(t, o.conn.PublishOutcome(t.Context(), &pb.Outcome{
+				Id: fmt.Sprintf("%s-%d/settled", strings.ReplaceAll(r, "/", "-"), i), Kind: pb.KindSettled, Release: r, Request: fmt.Sprintf("build-%d", i),
+				Requested: content("1.0.0", 0), Running: content("1.0.0", int32(i+1)), Settlement: &pb.Settlement{Verb: "deploy", Result: pb.ResultProven},
+			}))
+		}
+		require.NoError(t, o.conn.PublishOutcome(t.Context(), &pb.Outcome{Id: fmt.Sprintf("a-%d", i), Kind: pb.KindAccepted, Release: "local/shop/web"}))
+	}
+	page := func(body string) (*pb.HistoryAnswer, []string) {
+		code, msg := o.ask("history", body)
+		require.Empty(t, code, string(msg.Data))
+		answer := &pb.HistoryAnswer{}
+		require.NoError(t, wire.Unmarshal(msg.Header, msg.Data, answer))
+		var requests []string
+		for _, settled := range answer.GetSettled() {
+			require.Equal(t, "local/shop/web", settled.GetRelease())
+			require.Empty(t, settled.GetRunning().GetAnnotations())
+			require.Empty(t, settled.GetRequested().GetAnnotations())
+			requests = append(requests, settled.GetRequest())
+		}
+		return answer, requests
+	}
+	answer, requests := page(``)
+	require.Equal(t, []string{"build-4", "build-3", "build-2", "build-1", "build-0"}, requests, "of a release that the planner has forgotten")
+	require.Empty(t, answer.GetContinue())
+	require.Equal(t, pb.ResultProven, answer.GetSettled()[0].GetSettlement().GetResult())
+	require.EqualValues(t, 5, answer.GetSettled()[0].GetRunning().GetHelmRevision())
+
+	o.put("local/shop/web", &pb.ReleaseState{Generation: 5, Revisions: []*pb.RevisionRecord{{Generation: 4}, {Generation: 5}}})
+	answer, requests = page(`{"limit": 2}`)
+	require.Equal(t, []string{"build-4", "build-3"}, requests)
+	require.EqualValues(t, 5, answer.GetRevisions()[0].GetGeneration(), "newest first")
+	require.Len(t, answer.GetRevisions(), 2)
+	answer, requests = page(fmt.Sprintf(`{"limit": 2, "continue": %q}`, answer.GetContinue()))
+	require.Equal(t, []string{"build-2", "build-1"}, requests)
+	require.Empty(t, answer.GetRevisions(), "in the first answer only")
+	answer, requests = page(fmt.Sprintf(`{"limit": 2, "continue": %q}`, answer.GetContinue()))
+	require.Equal(t, []string{"build-0"}, requests)
+	require.Empty(t, answer.GetContinue())
+
+	for _, body := range []string{`{"limit": 201}`, `{"continue": "web"}`, `{"continue": "-1"}`} {
+		o.refused("400", "history", body)
+	}
+}
+
+func TestAllVerbsAreStored(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	o.open(10)
+	for i, verb := range request.Verbs {
+		body := `{}`
+		if verb == pb.VerbDeploy {
+			body = `{"chart": {"object": "a"}}`
+		}
+		require.EqualValues(t, i+1, o.stored(verb, body).GetSequence(), verb)
+	}
 }

@@ -31,12 +31,16 @@ func (a *API) get(ctx context.Context, _ string, r subject.Release, q question) 
 	}
 	state, _, err := a.releases.Get(ctx, r.Key())
 	if errors.Is(err, bus.ErrNotFound) {
-		return nil, refuse(codeNotFound, fmt.Sprintf("nothing is known of release %s", r), "check the name; a release is known from its first deploy on")
+		return nil, unknown(r)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return core.View(state), nil
+}
+
+func unknown(r subject.Release) error {
+	return refuse(codeNotFound, fmt.Sprintf("nothing is known of release %s", r), "check the name; a release is known from its first deploy on")
 }
 
 const (

@@ -47,6 +47,9 @@ func (d *decision) acceptLate() {
 			newer = known
 		}
 	}
+	if c := d.state.Cancellation; newer == nil && r.Sequence < c.GetSequence() {
+		newer = &pb.Request{Verb: pb.VerbCancel, Id: c.Request}
+	}
 	d.supersedeWaiting(r, newer)
 }
 
@@ -54,15 +57,18 @@ func (d *decision) acceptLate() {
 func (d *decision) admit() *pb.Request {
 	r := proto.CloneOf(d.request)
 	message := r.Verb + " accepted"
-	if r.Verb == pb.VerbTest {
-		r.Generation = d.revision(d.state.Running.GetHelmRevision()).GetGeneration()
-	} else {
+	if wantsState(r.Verb) {
 		d.state.Generation++
 		r.Generation = d.state.Generation
 		message = fmt.Sprintf("%s accepted as generation %d", r.Verb, r.Generation)
+	} else {
+		r.Generation = d.revision(d.state.Running.GetHelmRevision()).GetGeneration()
 	}
 	if a := d.state.Active; a != nil {
 		message += fmt.Sprintf("; %s %s is active", a.Request.GetVerb(), a.Request.GetId())
+	}
+	if d.suspended() {
+		message += fmt.Sprintf("; %s is %s", d.state.Release, suspendedBy(d.state.Suspension))
 	}
 	d.tell(d.about(r, pb.KindAccepted, message))
 	return r
@@ -73,12 +79,13 @@ func (d *decision) refuse() {
 	d.lastWord(d.request, &pb.Settlement{Result: pb.ResultRejected}, "rejected: "+d.failure.GetReason(), d.failure)
 }
 
-// promote makes active what waits, if nothing is active: first the request that wants a new state, then the test.
+// promote makes active what waits, if nothing is active and the release is not suspended: first the request that wants a
+// new state, then the test.
 func (d *decision) promote() {
 	s := d.state
 	var r *pb.Request
 	switch {
-	case s.Active != nil:
+	case s.Active != nil || d.suspended():
 		return
 	case s.Waiting != nil:
 		r, s.Waiting = s.Waiting, nil
@@ -94,6 +101,8 @@ func (d *decision) promote() {
 		d.startDeploy()
 	case pb.VerbRollback:
 		d.startRollback()
+	case pb.VerbUninstall:
+		d.startUninstall()
 	case pb.VerbTest:
 		d.startTest()
 	}

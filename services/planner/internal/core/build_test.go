@@ -30,6 +30,11 @@ func newRequest(verb, id string, sequence uint64) *pb.Request {
 		},
 	}
 	switch verb {
+	case pb.VerbCancel, pb.VerbSuspend, pb.VerbResume, pb.VerbForgive:
+		r.Upgrade, r.Test = nil, nil
+	case pb.VerbUninstall:
+		r.Upgrade, r.Test = nil, nil
+		r.Uninstall = &pb.UninstallOptions{Timeout: "5m", Wait: proto.Bool(true)}
 	case pb.VerbDeploy:
 		r.Chart = &pb.ChartSource{Object: id + ".tgz"}
 		r.Fingerprint = "values"

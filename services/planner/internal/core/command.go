@@ -19,17 +19,27 @@ func (d *decision) enter(phase string) {
 
 // commandOf is the kind of command that a phase gives out.
 var commandOf = map[string]string{
-	pb.PhaseDeploying:   pb.CommandDeploy,
-	pb.PhaseTesting:     pb.CommandTest,
-	pb.PhaseRollingBack: pb.CommandRollback,
+	pb.PhaseDeploying:    pb.CommandDeploy,
+	pb.PhaseTesting:      pb.CommandTest,
+	pb.PhaseRollingBack:  pb.CommandRollback,
+	pb.PhaseUninstalling: pb.CommandUninstall,
 }
 
-// command gives out the phase's command, under a number that was never used before.
+// command gives out the phase's command, under a number that was never used before. While the release is suspended it is
+// held back: resume gives it out.
 func (d *decision) command() {
 	a := d.state.Active
 	a.RetryAt = nil
+	if d.suspended() {
+		return
+	}
 	d.state.Number++
 	a.Open = &pb.OpenCommand{Number: d.state.Number, Kind: commandOf[a.Phase], IssuedAt: d.timestamp()}
+	for _, q := range d.state.Quarantine {
+		if q.GetKey() != "" {
+			a.Open.Quarantined = append(a.Open.Quarantined, q.Key)
+		}
+	}
 	d.send()
 }
 
@@ -88,12 +98,8 @@ func order(s *pb.ReleaseState) *pb.Command {
 		Requested:   a.Requested,
 		Running:     s.Running,
 		Proven:      s.Proven,
+		Quarantined: a.Open.Quarantined,
 	})
-	for _, q := range s.Quarantine {
-		if q.Key != "" {
-			c.Quarantined = append(c.Quarantined, q.Key)
-		}
-	}
 	switch a.Open.Kind {
 	case pb.CommandDeploy:
 		c.Action = &pb.Command_Deploy{Deploy: proto.CloneOf(&pb.DeployCommand{
@@ -116,6 +122,11 @@ func order(s *pb.ReleaseState) *pb.Command {
 			ToRevision:     a.RollbackTarget.GetHelmRevision(),
 			ManifestDigest: a.RollbackTarget.GetManifestDigest(),
 			Upgrade:        r.GetUpgrade(),
+			FailedRevision: a.FailedRevision,
+		})}
+	case pb.CommandUninstall:
+		c.Action = &pb.Command_Uninstall{Uninstall: proto.CloneOf(&pb.UninstallCommand{
+			Options:        uninstallOptions(a),
 			FailedRevision: a.FailedRevision,
 		})}
 	}

@@ -2,8 +2,9 @@
 // jitter and input give the same step, byte for byte. All policy of the planner is here and nowhere else.
 //
 // Read it in this order: decide.go and input.go (what goes in and out), table.go (what an input does in which phase),
-// then the transitions, each file one concept: accept, supersede, deploy, test, rollback, settle; the commands: command,
-// retry, watchdog; and what is remembered of a release: memory, proof, quarantine.
+// then the transitions, each file one concept: accept, supersede, cancel, suspend, deploy, test, rollback, uninstall,
+// settle; the commands: command, retry, watchdog; what is remembered of a release: memory, proof, quarantine; and what
+// people may see of that: view.
 package core
 
 import (
@@ -78,28 +79,3 @@ type decision struct {
 
 // ignore is the transition of what is known, stale or not due: nothing happens.
 func (d *decision) ignore() {}
-
-// View returns what people may see of the state.
-func View(state *pb.ReleaseState) *pb.GetAnswer {
-	state = proto.CloneOf(state)
-	v := &pb.GetAnswer{
-		Release:     state.GetRelease(),
-		Generation:  state.GetGeneration(),
-		Waiting:     state.GetWaiting().GetId(),
-		WaitingTest: state.GetWaitingTest().GetId(),
-		Running:     state.GetRunning(),
-		Proven:      state.GetProven(),
-		Revisions:   state.GetRevisions(),
-		Quarantine:  state.GetQuarantine(),
-	}
-	if a := state.GetActive(); a != nil {
-		v.Active = &pb.ActiveView{
-			Request:   a.GetRequest().GetId(),
-			Verb:      a.GetRequest().GetVerb(),
-			Phase:     a.GetPhase(),
-			Requested: a.GetRequested(),
-			Command:   a.GetOpen(),
-		}
-	}
-	return v
-}

@@ -63,6 +63,7 @@ func (d *decision) deploy() {
 func (d *decision) deployed() {
 	a, m := d.state.Active, d.outcome.GetMutation()
 	a.Open = nil
+	d.startedAnew(m.GetHelmRevision())
 	a.Deployed = d.learnDone(a.Requested)
 	a.QuarantineKey = m.GetQuarantineKey()
 	d.remember(a.Deployed, pb.StandingUnproven, "")

@@ -55,9 +55,13 @@ func (Tick) input()            {}
 type signal string
 
 const (
-	requestNewest  signal = "request: newest"       // wants a new state, and is newer than any before it
-	requestLate    signal = "request: late"         // would have yielded to a newer one that came before it
-	requestTest    signal = "request: test"         // tests what runs when its turn comes
+	requestNewest  signal = "request: newest" // wants a new state, and is newer than any before it
+	requestLate    signal = "request: late"   // would have yielded to a newer one, or a cancel, that came before it
+	requestTest    signal = "request: test"   // tests what runs when its turn comes
+	requestCancel  signal = "request: cancel"
+	requestSuspend signal = "request: suspend"
+	requestResume  signal = "request: resume"
+	requestForgive signal = "request: forgive"
 	requestKnown   signal = "request: known"        // was accepted before
 	requestRefused signal = "request: refused"      // is not acceptable
 	requestIDTaken signal = "request: id in use"    // is refused under the id of another one, which is active or waits
@@ -81,9 +85,10 @@ const (
 	dueWithdraw signal = "due: withdraw"
 
 	// The kinds that come with a class or a verdict, which follows.
-	deployFailed   signal = outcome + pb.KindDeployFailed + " "
-	rollbackFailed signal = outcome + pb.KindRollbackFailed + " "
-	tested         signal = outcome + pb.KindTested + " "
+	deployFailed    signal = outcome + pb.KindDeployFailed + " "
+	rollbackFailed  signal = outcome + pb.KindRollbackFailed + " "
+	uninstallFailed signal = outcome + pb.KindUninstallFailed + " "
+	tested          signal = outcome + pb.KindTested + " "
 )
 
 // untouched is the class `failed` of a mutation that was refused before anything was mutated.
@@ -133,19 +138,31 @@ func (d *decision) readRequest() signal {
 	switch verb, sequence := r.GetVerb(), r.GetSequence(); {
 	case d.knows(r.GetId()):
 		return requestKnown
-	case verb == pb.VerbTest && sequence < max(s.NewestSequence, s.WaitingTest.GetSequence()):
+	case immediate[verb] != "":
+		return immediate[verb]
+	case verb == pb.VerbTest && sequence < max(s.NewestSequence, s.WaitingTest.GetSequence(), s.Cancellation.GetSequence()):
 		return requestLate
 	case verb == pb.VerbTest:
 		return requestTest
-	case verb != pb.VerbDeploy && verb != pb.VerbRollback:
+	case !wantsState(verb):
 		return requestUnknown
-	case sequence < s.NewestSequence:
+	case sequence < max(s.NewestSequence, s.Cancellation.GetSequence()):
 		return requestLate
 	case sequence == s.NewestSequence:
 		return requestKnown
 	default:
 		return requestNewest
 	}
+}
+
+// immediate are the requests that wait for no turn: they change no more than what the planner knows.
+var immediate = map[string]signal{
+	pb.VerbCancel: requestCancel, pb.VerbSuspend: requestSuspend, pb.VerbResume: requestResume, pb.VerbForgive: requestForgive,
+}
+
+// wantsState says that requests of this verb want a new state of the release.
+func wantsState(verb string) bool {
+	return verb == pb.VerbDeploy || verb == pb.VerbRollback || verb == pb.VerbUninstall
 }
 
 func (d *decision) readOutcome() signal {
@@ -161,6 +178,8 @@ func (d *decision) readOutcome() signal {
 		return deployFailed.as(d.failure)
 	case kind == pb.KindRollbackFailed:
 		return rollbackFailed.as(d.failure)
+	case kind == pb.KindUninstallFailed:
+		return uninstallFailed.as(d.failure)
 	default:
 		return outcome + signal(kind)
 	}
@@ -178,9 +197,10 @@ func (s signal) as(f *pb.Failure) signal {
 	}
 }
 
-// knows says that a request with the id is active or waiting.
+// knows says that a request with the id is active or waiting, or is a cancel of the active one.
 func (d *decision) knows(id string) bool {
-	for _, r := range []*pb.Request{d.state.Active.GetRequest(), d.state.Waiting, d.state.WaitingTest} {
+	open := []*pb.Request{d.state.Active.GetRequest(), d.state.Waiting, d.state.WaitingTest}
+	for _, r := range append(open, d.state.Active.GetCancels()...) {
 		if r != nil && r.GetId() == id {
 			return true
 		}

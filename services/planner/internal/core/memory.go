@@ -20,7 +20,31 @@ func (d *decision) learnDone(wanted *pb.ChartRevision) *pb.ChartRevision {
 		made.ManifestDigest = m.ManifestDigest
 	}
 	d.state.Running = made
+	d.state.MutatedNumber = d.outcome.GetNumber()
 	return bare(made)
+}
+
+// gone notes that nothing is there any more. Helm may count its revisions anew from here on, so none of the old ones may
+// be taken for one to come. What is in quarantine stays there.
+func (d *decision) gone() {
+	d.state.Running = nil
+	d.state.MutatedNumber = d.outcome.GetNumber()
+	d.forgetRevisions()
+}
+
+// startedAnew forgets all revisions if a deploy has made one with a number that is known already: somebody else has
+// uninstalled the release meanwhile.
+func (d *decision) startedAnew(made int32) {
+	if slices.ContainsFunc(d.state.Revisions, func(r *pb.RevisionRecord) bool { return r.GetContent().GetHelmRevision() >= made }) {
+		d.forgetRevisions()
+	}
+}
+
+func (d *decision) forgetRevisions() {
+	d.state.Proven, d.state.Revisions = nil, nil
+	for _, q := range d.state.Quarantine {
+		q.HelmRevision = 0
+	}
 }
 
 // learnFailed notes that the phase's command, if there is one, is over without success, and what it has left there.
@@ -39,6 +63,8 @@ func (d *decision) learnFailed() {
 		known := d.whole(d.revision(running.HelmRevision).GetContent())
 		proto.Merge(known, running)
 		d.state.Running = known
+	} else if a.Phase == pb.PhaseUninstalling && d.outcome != nil {
+		d.state.Running = nil // half of it may be there still, which is no deployed release
 	}
 }
 
@@ -46,8 +72,15 @@ func (d *decision) learnFailed() {
 // withdrawn may have finished it at the same moment. While a command is open, that one's outcome will tell.
 func (d *decision) learn() {
 	o := d.outcome
+	if d.state.Active.GetOpen() != nil || o.GetNumber() <= d.state.MutatedNumber {
+		return
+	}
+	if o.GetKind() == pb.KindUninstalled {
+		d.gone()
+		return
+	}
 	done := o.GetKind() == pb.KindDeployed || o.GetKind() == pb.KindRolledBack
-	if !done || d.state.Active.GetOpen() != nil || o.GetMutation().GetHelmRevision() <= d.state.Running.GetHelmRevision() {
+	if !done || o.GetMutation().GetHelmRevision() <= d.state.Running.GetHelmRevision() {
 		return
 	}
 	wanted := &pb.ChartRevision{}
@@ -59,6 +92,8 @@ func (d *decision) learn() {
 		Generation: o.Generation,
 		Standing:   pb.StandingUnproven,
 		Request:    o.Request,
+		Since:      o.Time,
+		Number:     o.Number,
 	})
 }
 
@@ -71,6 +106,8 @@ func (d *decision) remember(content *pb.ChartRevision, standing, verdict string)
 		Standing:   standing,
 		Request:    r.GetId(),
 		Verdict:    verdict,
+		Since:      d.outcome.GetTime(),
+		Number:     d.outcome.GetNumber(),
 	})
 }
 
@@ -79,7 +116,7 @@ func (d *decision) remember(content *pb.ChartRevision, standing, verdict string)
 func (d *decision) record(r *pb.RevisionRecord) {
 	for _, known := range d.state.Revisions {
 		if r.Standing == pb.StandingUnproven && known.GetStanding() == pb.StandingBad && !broken(known) && same(known.GetContent(), r.Content) {
-			r.Standing, r.Verdict = known.Standing, known.Verdict
+			judgedAs(r, known)
 		}
 	}
 	d.state.Revisions = slices.DeleteFunc(d.state.Revisions, func(known *pb.RevisionRecord) bool {
@@ -91,14 +128,42 @@ func (d *decision) record(r *pb.RevisionRecord) {
 // stand gives a revision its standing, and all others of the same content too.
 func (d *decision) stand(content *pb.ChartRevision, standing, verdict string) {
 	own := d.revision(content.GetHelmRevision())
-	if own == nil { // somebody else has deployed it
-		d.remember(content, standing, verdict)
+	if own == nil { // somebody else has deployed it, nobody knows when
+		own = &pb.RevisionRecord{Content: bare(content), Generation: d.state.Active.Request.GetGeneration()}
+		d.record(own)
+	}
+	judged := &pb.RevisionRecord{
+		Standing:     standing,
+		Verdict:      verdict,
+		JudgedBy:     d.state.Active.Request.GetId(),
+		JudgedNumber: d.outcome.GetNumber(),
+		Tests:        passed(d.outcome.GetTestRun()),
 	}
 	for _, r := range d.state.Revisions {
 		if r == own || same(r.GetContent(), content) && !broken(r) {
-			r.Standing, r.Verdict = standing, verdict
+			judgedAs(r, judged)
 		}
 	}
+}
+
+// judgedAs gives a revision the standing of another one of the same content, and what that comes from.
+func judgedAs(r, as *pb.RevisionRecord) {
+	r.Standing, r.Verdict = as.GetStanding(), as.GetVerdict()
+	r.JudgedBy, r.JudgedNumber, r.Tests = as.GetJudgedBy(), as.GetJudgedNumber(), slices.Clone(as.GetTests())
+}
+
+// maxTests is how much is remembered of the names of a revision's tests, in bytes.
+const maxTests = 1 << 10
+
+// passed returns the tests that have passed, as many as are remembered.
+func passed(run *pb.TestRun) (names []string) {
+	size := 0
+	for _, test := range run.GetTests() {
+		if size += len(test.GetName()); test.GetPhase() == pb.VerdictPassed && size <= maxTests {
+			names = append(names, test.Name)
+		}
+	}
+	return names
 }
 
 // broken says that a revision was never deployed as a whole: its install, upgrade or rollback has failed. What its content

@@ -45,6 +45,7 @@ func (d *decision) inherit() bool {
 	p := d.proof(before)
 	p.Content = proto.CloneOf(content)
 	d.remember(content, pb.StandingProven, p.Verdict)
+	judgedAs(d.revision(content.HelmRevision), d.revision(before.HelmRevision))
 	d.state.Proven = p
 	return true
 }
@@ -55,7 +56,7 @@ func (d *decision) proof(of *pb.ChartRevision) *pb.Proof {
 		return proto.CloneOf(last)
 	}
 	r := d.revision(of.HelmRevision)
-	return &pb.Proof{Content: of, Verdict: r.GetVerdict(), Request: r.GetRequest()}
+	return &pb.Proof{Content: of, Verdict: r.GetVerdict(), Request: r.GetJudgedBy(), Number: r.GetJudgedNumber()}
 }
 
 // proven selects the revisions that may be gone back to before all others.

@@ -56,6 +56,11 @@ func (w *world) rest() {
 	w.fetching = Resolving(w.state).GetId()
 	w.busy = nil
 	for range 5000 {
+		if len(w.requests) == 0 && w.state.GetSuspension().GetSuspended() {
+			w.sequence++
+			r := newRequest(pb.VerbResume, fmt.Sprintf("resume-%d", w.sequence), w.sequence)
+			w.asked[r.Id], w.requests = r, append(w.requests, r)
+		}
 		if !w.underWay() {
 			w.atRest()
 			return
@@ -67,7 +72,8 @@ func (w *world) rest() {
 }
 
 func (w *world) underWay() bool {
-	return len(w.requests)+len(w.refusals)+len(w.outcomes) > 0 || w.working() || phase(w.state) != idle || len(w.state.GetOutbox()) > 0
+	return len(w.requests)+len(w.refusals)+len(w.outcomes) > 0 || w.working() || phase(w.state) != idle || w.state.GetWaiting() != nil ||
+		len(w.state.GetOutbox()) > 0
 }
 
 func (w *world) working() bool { return !w.alone && (w.busy != nil || len(w.queue) > 0) }
@@ -93,20 +99,25 @@ func (w *world) goOn() {
 func (w *world) atRest() {
 	require.Nil(w.t, w.state.GetWaiting())
 	require.Nil(w.t, w.state.GetWaitingTest())
+	require.True(w.t, w.ghost || w.alone || w.state.GetRunning().GetHelmRevision() == w.running().GetHelmRevision(),
+		"runs: %v, known to run: %v", w.running(), w.state.GetRunning())
 	var newest *pb.Request
 	for id, r := range w.asked {
 		o := w.settled[id]
 		require.NotNil(w.t, o, "%s has no last word", id)
 		require.Equal(w.t, !strings.HasPrefix(id, "refused"), w.told[id+"/accepted"] != nil, "%s accepted", id)
-		if r.Verb != pb.VerbTest && w.told[id+"/accepted"] != nil && r.Sequence > newest.GetSequence() {
+		if wantsState(r.Verb) && w.told[id+"/accepted"] != nil && r.Sequence > newest.GetSequence() {
 			newest = r
 		}
 	}
-	if newest != nil {
-		require.NotEqual(w.t, pb.ResultSuperseded, w.settled[newest.Id].Settlement.Result, "%s is the newest", newest.Id)
-	}
 	for id, o := range w.settled {
-		if r := w.asked[id]; o.Settlement.Result == pb.ResultSuperseded && r.Verb != pb.VerbTest {
+		r, by := w.asked[id], w.asked[o.Settlement.SupersededBy]
+		switch {
+		case o.Settlement.Result != pb.ResultSuperseded:
+		case by.GetVerb() == pb.VerbCancel:
+			require.True(w.t, by.Cancels == id || by.Cancels == "" && by.Sequence > r.Sequence, "%s is cancelled by %s", id, by.Id)
+			require.Equal(w.t, pb.ResultDone, w.settled[by.Id].Settlement.Result)
+		case wantsState(r.Verb):
 			require.Less(w.t, r.Sequence, newest.Sequence, "%s is superseded", id)
 		}
 	}
@@ -132,7 +143,8 @@ func (w *world) nothingLost() {
 		count(e.GetSettled())
 	}
 	held := map[string]bool{}
-	for _, r := range []*pb.Request{w.state.GetActive().GetRequest(), w.state.GetWaiting(), w.state.GetWaitingTest()} {
+	open := []*pb.Request{w.state.GetActive().GetRequest(), w.state.GetWaiting(), w.state.GetWaitingTest()}
+	for _, r := range append(open, w.state.GetActive().GetCancels()...) {
 		if r != nil {
 			held[r.Id] = true
 		}
@@ -140,7 +152,7 @@ func (w *world) nothingLost() {
 	var states uint32
 	for id := range accepted {
 		require.NotEqual(w.t, settled[id], held[id], "%s: settled %v, active or waiting %v", id, settled[id], held[id])
-		if w.asked[id].Verb != pb.VerbTest {
+		if wantsState(w.asked[id].Verb) {
 			states++
 		}
 	}
@@ -227,10 +239,17 @@ func (w *world) checkState(s *pb.ReleaseState) {
 	require.Less(t, proto.Size(s), 64<<10)
 
 	_, deadline := NextTick(w.policy, s)
-	require.Equal(t, a != nil, deadline, "an active request has a deadline, whatever happens, and nothing else has")
-	if a == nil {
+	if s.Suspension.GetSuspended() {
+		if a == nil || held(a) {
+			require.False(t, deadline, "what is held back has no deadline")
+			return
+		}
+	} else if a == nil {
 		require.Nil(t, s.Waiting)
 		require.Nil(t, s.WaitingTest)
+	}
+	require.Equal(t, a != nil, deadline, "an active request has a deadline, whatever happens, and nothing else has")
+	if a == nil {
 		return
 	}
 	require.Equal(t, a.Phase != pb.PhaseResolving && a.RetryAt == nil, a.Open != nil, "a command is out, or a pause")
@@ -241,7 +260,7 @@ func (w *world) checkState(s *pb.ReleaseState) {
 			require.True(t, proto.Equal(c, order(s)), "the open command can be made again from the state")
 		}
 	}
-	if s.Waiting != nil {
+	if s.Waiting != nil || len(a.Cancels) > 0 {
 		require.NotNil(t, a.Open, "a request that has nothing running gives way at once")
 		require.NotEqual(t, pb.PhaseTesting, a.Phase, "a test gives way at once")
 	}
@@ -261,6 +280,12 @@ func (w *world) note(before *pb.ReleaseState, in Input, after *pb.ReleaseState, 
 			if n := o.Mutation.HelmRevision; n != 0 {
 				w.badRevision[n] = true
 			}
+		case pb.KindUninstalled:
+			require.Nil(t, after.Running)
+			require.Nil(t, after.Proven)
+			require.Empty(t, after.Revisions)
+			clear(w.badRevision)
+			clear(w.goodContent)
 		case pb.KindTested:
 			if v := o.TestRun.Verdict; v == pb.VerdictFailed || v == pb.VerdictTimedOut {
 				w.verdicts[r.Id]++
@@ -279,6 +304,13 @@ func (w *world) note(before *pb.ReleaseState, in Input, after *pb.ReleaseState, 
 			delete(w.badContent, manifest) // forgotten
 		}
 	}
+	if in, ok := in.(RequestReceived); ok && in.Request.Verb == pb.VerbForgive {
+		for key := range w.badInputs {
+			if !slices.ContainsFunc(after.Quarantine, func(q *pb.Quarantined) bool { return q.Key == key }) {
+				delete(w.badInputs, key)
+			}
+		}
+	}
 	ended := map[uint32]bool{}
 	for _, e := range entries {
 		w.checkOutcome(before, after, cmp.Or(e.GetOutcome(), e.GetSettled(), e.GetEnd().GetOutcome()))
@@ -292,6 +324,11 @@ func (w *world) note(before *pb.ReleaseState, in Input, after *pb.ReleaseState, 
 		case *pb.OutboxEntry_Settled:
 			o := e.Settled
 			require.Nil(t, w.settled[o.Request], "%s is settled twice", o.Request)
+			if cancel := w.asked[o.Request]; o.Settlement.Result == pb.ResultDone && cancel.Verb == pb.VerbCancel {
+				for _, r := range []*pb.Request{after.Active.GetRequest(), after.Waiting, after.WaitingTest} {
+					require.False(t, r != nil && (cancel.Cancels == r.Id || cancel.Cancels == "" && r.Sequence < cancel.Sequence), "%s was to be cancelled", r.GetId())
+				}
+			}
 			if o.Settlement.Result == pb.ResultProven {
 				delete(w.badRevision, o.Running.HelmRevision)
 				manifest := o.Running.ManifestDigest
@@ -328,11 +365,11 @@ func (w *world) checkOutcome(before, after *pb.ReleaseState, o *pb.Outcome) {
 	require.True(t, proto.Equal(before.GetRunning(), o.Running) || proto.Equal(after.GetRunning(), o.Running), "%s: running %v", o.Id, o.Running)
 	if o.Number != 0 {
 		require.Equal(t, fmt.Sprintf("%s/%d/%s", release, o.Number, o.Kind), strings.Join(strings.Split(o.Id, "/")[:5], "/"))
-		require.NotNil(t, o.Requested, o.Id)
+		require.True(t, o.Requested != nil || w.orders[o.Number].GetUninstall() != nil || after.Active.GetOpen().GetKind() == pb.CommandUninstall, o.Id)
 	} else {
 		require.Equal(t, o.Request+"/"+o.Kind, o.Id)
 	}
-	if a := before.GetActive(); a.GetRequest().GetId() == o.Request && a.Phase != pb.PhaseResolving {
+	if a := before.GetActive(); a.GetRequest().GetId() == o.Request && a.Phase != pb.PhaseResolving && a.Phase != pb.PhaseUninstalling {
 		require.True(t, o.Requested.GetDigest() != "" || o.Requested.GetHelmRevision() != 0, "%s: requested %v", o.Id, o.Requested)
 	}
 	if o.Running != nil {
@@ -354,10 +391,11 @@ func (w *world) checkOrder(before, after *pb.ReleaseState, in Input, c *pb.Comma
 		require.True(t, o.Outcome.GetNumber() == open.Number || ended[open.Number], "command %d is still open when %d is given out", open.Number, c.Number)
 	}
 	require.Equal(t, before.GetNumber()+1, c.Number, "numbers rise")
+	require.False(t, after.Suspension.GetSuspended(), "commanded while suspended")
 	require.Equal(t, after.Active.Request.Id, c.Request)
 	require.Equal(t, after.Active.Request.Generation, c.Generation)
 	require.True(t, proto.Equal(after.Running, c.Running))
-	require.NotNil(t, c.Requested)
+	require.True(t, c.Requested != nil || c.GetUninstall() != nil)
 	r := after.Active.Request
 	switch kindOf(c) {
 	case pb.CommandTest:
@@ -368,6 +406,9 @@ func (w *world) checkOrder(before, after *pb.ReleaseState, in Input, c *pb.Comma
 		require.Positive(t, to, "a rollback names its revision")
 		if before.GetActive().GetRequest().GetId() == r.Id && before.GetActive().GetRollbackTarget().GetHelmRevision() == to {
 			return // tried again
+		}
+		if w.ghost && int(to) > len(w.helm) {
+			return // the executor will see
 		}
 		target := w.helm[to-1].chart
 		known := slices.ContainsFunc(before.GetRevisions(), func(r *pb.RevisionRecord) bool { return r.Content.HelmRevision == to })

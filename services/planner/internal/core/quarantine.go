@@ -10,7 +10,7 @@ import (
 )
 
 // liftable says how inputs in quarantine can be deployed all the same.
-const liftable = "change the chart, its values or the options, or deploy it with force"
+const liftable = "change the chart, its values or the options, forgive them, or deploy with force"
 
 // quarantine keeps the inputs of the active request from being deployed again: by the executor's key, and by the
 // planner's own fingerprint where it knows all that decides the result.
@@ -40,6 +40,26 @@ func (d *decision) lift() {
 		return matches(q.GetKey(), a.QuarantineKey) || matches(q.GetFingerprint(), fingerprint(a)) ||
 			q.GetHelmRevision() != 0 && q.GetHelmRevision() == d.state.Running.GetHelmRevision()
 	})
+}
+
+// forgive ends the quarantine of the inputs that the request names, or of all.
+func (d *decision) forgive() {
+	r, s := d.admit(), d.state
+	named, before := r.GetForgives(), len(s.Quarantine)
+	s.Quarantine = slices.DeleteFunc(s.Quarantine, func(q *pb.Quarantined) bool {
+		return named == "" || matches(q.GetKey(), named) || matches(q.GetFingerprint(), named)
+	})
+	switch lifted := before - len(s.Quarantine); {
+	case lifted > 0:
+		d.done(r, fmt.Sprintf("forgiven: %d of %d inputs in quarantine", lifted, before))
+	case named == "":
+		d.done(r, "nothing to forgive: nothing of "+s.Release+" is in quarantine")
+	default:
+		reason := fmt.Sprintf("%s is no key or fingerprint of inputs in quarantine at %s, where there are %d", named, s.Release, before)
+		d.lastWord(r, &pb.Settlement{Result: pb.ResultRejected}, "rejected: "+reason, &pb.Failure{
+			Class: pb.ClassRejected, Reason: reason, Next: "name one that seatrial.api.get shows, or none to forgive all",
+		})
+	}
 }
 
 // quarantined returns the entry of the inputs with this key or this fingerprint, nil if there is none.

@@ -66,7 +66,7 @@ func nonsenseInput(t *rapid.T, a *pb.Active) Input {
 		word := func(words ...string) string { return rapid.SampledFrom(words).Draw(t, "word") }
 		o.Number, o.Service = a.Open.Number, "worker"
 		o.Kind = word(pb.KindTested, pb.KindTested, pb.KindDeployed, pb.KindDeployFailed, pb.KindRolledBack, pb.KindRollbackFailed,
-			pb.KindInterrupted, pb.KindBlocked)
+			pb.KindUninstalled, pb.KindUninstallFailed, pb.KindInterrupted, pb.KindBlocked)
 		o.TestRun = some(t, &pb.TestRun{})
 		if o.TestRun != nil {
 			o.TestRun.Verdict = word(pb.VerdictPassed, pb.VerdictFailed, pb.VerdictTimedOut, pb.VerdictErrored, pb.VerdictCancelled, pb.VerdictNoTests)
@@ -90,12 +90,12 @@ func some[M proto.Message](t *rapid.T, m M) M {
 // words that mean something somewhere.
 var meaningful = []string{
 	"", "id", "other", "nonsense", release, "5m", "sha256:1",
-	pb.VerbDeploy, pb.VerbRollback, pb.VerbTest,
-	pb.PhaseResolving, pb.PhaseDeploying, pb.PhaseTesting, pb.PhaseRollingBack,
-	pb.KindBlocked, pb.KindDeployed, pb.KindDeployFailed, pb.KindRolledBack, pb.KindRollbackFailed, pb.KindTested, pb.KindInterrupted,
+	pb.VerbDeploy, pb.VerbRollback, pb.VerbUninstall, pb.VerbTest, pb.VerbCancel, pb.VerbSuspend, pb.VerbResume, pb.VerbForgive,
+	pb.PhaseResolving, pb.PhaseDeploying, pb.PhaseTesting, pb.PhaseRollingBack, pb.PhaseUninstalling,
+	pb.KindBlocked, pb.KindDeployed, pb.KindDeployFailed, pb.KindRolledBack, pb.KindRollbackFailed, pb.KindUninstalled, pb.KindTested, pb.KindInterrupted,
 	pb.VerdictPassed, pb.VerdictFailed, pb.VerdictErrored, pb.VerdictCancelled, pb.VerdictNoTests,
 	pb.ClassRejected, pb.ClassTransient, pb.ClassInterrupted, pb.ClassBlocked,
-	pb.OnFailureHold, pb.StandingProven, pb.StandingUnproven, pb.StandingBad,
+	pb.OnFailureHold, pb.OnFailureUninstall, pb.StandingProven, pb.StandingUnproven, pb.StandingBad,
 }
 
 // fill sets fields of a message at random, to a depth.

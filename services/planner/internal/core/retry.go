@@ -37,6 +37,13 @@ func (d *decision) pause(tries int32) time.Duration {
 	return pause - time.Duration(d.jitter*float64(pause)/2)
 }
 
+// interrupted does it again, with a new command, within its budget.
+func (d *decision) interrupted() {
+	if !d.doAgain() {
+		d.fail()
+	}
+}
+
 // doAgain gives the phase's command out again at once, under a new number, after its worker died. It reports false once
 // that has happened too often; the failure of the input then says so.
 func (d *decision) doAgain() bool {

@@ -96,13 +96,6 @@ func (d *decision) rolledBack() {
 	}
 }
 
-// rollbackInterrupted does it again, with a new command, within its budget.
-func (d *decision) rollbackInterrupted() {
-	if !d.doAgain() {
-		d.fail()
-	}
-}
-
 // target returns where a rollback goes that nobody asked for: to the last proven content; else to the newest revision
 // deployed before this generation that is not known to be bad; nil if there is none. The content of except is none.
 func (d *decision) target(except *pb.ChartRevision) *pb.ChartRevision {

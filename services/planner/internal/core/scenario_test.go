@@ -112,7 +112,7 @@ func (a args) number(key string, otherwise int) int {
 func (s *stage) input(line string) {
 	a := parse(line)
 	switch word := a.words[0]; word {
-	case pb.VerbDeploy, pb.VerbRollback, pb.VerbTest:
+	case pb.VerbDeploy, pb.VerbRollback, pb.VerbUninstall, pb.VerbTest, pb.VerbCancel, pb.VerbSuspend, pb.VerbResume, pb.VerbForgive:
 		s.decide(RequestReceived{s.request(a)})
 	case "refused":
 		s.decide(RequestRejected{s.request(a), &pb.Failure{Class: pb.ClassRejected, Reason: a.reason}})
@@ -144,6 +144,13 @@ func (s *stage) request(a args) *pb.Request {
 	s.sequence = max(s.sequence, r.Sequence)
 	r.Force = a.has("force")
 	r.ToRevision = int32(a.number("to", 0))
+	r.Cancels, r.Forgives = a.values["request"], a.values["key"]
+	if r.Uninstall != nil {
+		r.Uninstall.KeepHistory = a.has("keepHistory")
+	}
+	if r.Test == nil {
+		return r
+	}
 	if v, ok := a.values["values"]; ok {
 		r.Fingerprint = v
 	}
@@ -192,8 +199,26 @@ func (s *stage) outcome(a args) *pb.Outcome {
 		m.Action, m.TargetRevision, m.FailedRevision = "rollback", c.GetRollback().GetToRevision(), c.GetRollback().GetFailedRevision()
 		m.ManifestDigest = cmp.Or(a.values["manifest"], target.GetManifestDigest())
 		s.history[m.HelmRevision] = at(target, m.HelmRevision, m.ManifestDigest)
+	case pb.KindUninstalled, pb.KindUninstallFailed:
+		m = &pb.Mutation{Action: "uninstall", FailedRevision: c.GetUninstall().GetFailedRevision(), Recovered: a.has("recovered")}
+		if !a.has("nothing") {
+			m.FromRevision = int32(a.number("from", int(c.GetRunning().GetHelmRevision())))
+		}
 	}
 	switch kind {
+	case pb.KindUninstalled:
+		o.Mutation, o.Running = m, nil
+		if v := a.values["was"]; v != "" { // deployed by hand
+			o.Requested = at(newChart(v), m.FromRevision, "manifest-"+v)
+		}
+		if !c.GetUninstall().GetOptions().GetKeepHistory() {
+			s.revision, s.history = 0, map[int32]*pb.ChartRevision{}
+		}
+	case pb.KindUninstallFailed:
+		o.Mutation, o.Failure = m, s.failure(a)
+		if a.has("half") {
+			o.Running = nil
+		}
 	case pb.KindDeployed, pb.KindRolledBack:
 		o.Mutation = m
 		o.Running = s.history[m.HelmRevision]
@@ -291,6 +316,14 @@ func words(c *pb.Command) string {
 		if a.Test.Options.Pool != "" {
 			head += ", pool " + a.Test.Options.Pool
 		}
+	case *pb.Command_Uninstall:
+		head += "uninstall"
+		if a.Uninstall.Options.KeepHistory {
+			head += ", keep the history"
+		}
+		if a.Uninstall.FailedRevision != 0 {
+			head += fmt.Sprintf(", revision %d failed", a.Uninstall.FailedRevision)
+		}
 	case *pb.Command_Rollback:
 		head += fmt.Sprintf("roll back to revision %d", a.Rollback.ToRevision)
 		if a.Rollback.ManifestDigest != "" {
@@ -344,6 +377,9 @@ func (s *stage) show() {
 	s.say("phase %s, generation %d, number %d", phase(st), st.GetGeneration(), st.GetNumber())
 	if st.GetWaiting() != nil || st.GetWaitingTest() != nil {
 		s.say("waiting: %s %s", st.GetWaiting().GetId(), st.GetWaitingTest().GetId())
+	}
+	if by := st.GetSuspension(); by.GetSuspended() {
+		s.say(suspendedBy(by))
 	}
 	if st.GetRunning() != nil {
 		s.say("running: %s", chart(st.Running))

@@ -25,6 +25,7 @@ func (d *decision) settleAs(s *pb.Settlement, message string, f *pb.Failure) {
 	s.Verdict, s.FailedRevision = a.Verdict, a.FailedRevision
 	d.lastWord(a.Request, s, message, f)
 	d.state.Active = nil
+	d.cancelled(a, s.Result)
 	d.promote()
 }
 
@@ -37,7 +38,7 @@ func (d *decision) lastWord(r *pb.Request, s *pb.Settlement, message string, f *
 }
 
 // reject settles the active request as one that cannot be done, with the failure of the input. A rollback that nobody
-// asked for has failed, rather.
+// asked for has failed, rather, and so has such an uninstall.
 func (d *decision) reject() {
 	d.learnFailed()
 	a := d.state.Active
@@ -53,13 +54,17 @@ func (d *decision) reject() {
 	d.settle(pb.ResultRejected, "rejected: "+f.GetReason(), f)
 }
 
-// fail settles the active request `failed` with the failure of the input; if that was a rollback that nobody asked for,
-// with the reason for it first.
+// fail settles the active request `failed` with the failure of the input; if that was a rollback or an uninstall that
+// nobody asked for, with the reason for it first.
 func (d *decision) fail() {
 	d.learnFailed()
 	a, f := d.state.Active, brief(d.failure)
 	if why := a.Failure; why != nil {
-		f.Reason = also(why.Reason, fmt.Sprintf("then the rollback to revision %d failed: %s", a.RollbackTarget.GetHelmRevision(), f.GetReason()))
+		then := "then the uninstall failed: "
+		if a.Phase == pb.PhaseRollingBack {
+			then = fmt.Sprintf("then the rollback to revision %d failed: ", a.RollbackTarget.GetHelmRevision())
+		}
+		f.Reason = also(why.Reason, then+f.GetReason())
 		f.Mutated = f.Mutated || why.Mutated
 	}
 	d.settle(pb.ResultFailed, "failed: "+f.GetReason(), f)

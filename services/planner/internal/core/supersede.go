@@ -6,18 +6,25 @@ import (
 	pb "github.com/seatrial/seatrial/proto/seatrial/v1"
 )
 
-// giveWay settles the active request `superseded` if a newer one waits for a new state and the active one is at a
-// boundary: no mutation of it is running. A running test is cancelled. It reports whether it did so. Each transition
-// asks it before it goes on with something new.
+// giveWay settles the active request `superseded` if somebody has cancelled it, or a newer one waits for a new state, and
+// it is at a boundary: no mutation of it is running. A running test is cancelled. It reports whether it did so. Each
+// transition asks it before it goes on with something new.
 func (d *decision) giveWay() bool {
-	a, newer := d.state.Active, d.state.Waiting
-	if a == nil || newer == nil || a.Open != nil && a.Phase != pb.PhaseTesting {
+	a := d.state.Active
+	if a == nil || a.Open != nil && a.Phase != pb.PhaseTesting {
 		return false
 	}
-	message := fmt.Sprintf("superseded by %s %s: %s", newer.Verb, newer.Id, d.leftBehind())
+	by, why := d.state.Waiting, "a newer request wants a new state"
+	if len(a.Cancels) > 0 {
+		by, why = a.Cancels[0], "its request was cancelled"
+	}
+	if by == nil {
+		return false
+	}
+	message := supersededBy(by) + ": " + d.leftBehind()
 	if a.Open != nil {
 		a.Verdict = pb.VerdictCancelled
-		o := d.aboutCommand(pb.KindTested, "tests cancelled: "+newer.Verb+" "+newer.Id+" is newer")
+		o := d.aboutCommand(pb.KindTested, "tests cancelled by "+by.Verb+" "+by.Id)
 		o.TestRun = &pb.TestRun{
 			Verdict:        pb.VerdictCancelled,
 			HelmRevision:   d.state.Running.GetHelmRevision(),
@@ -26,12 +33,21 @@ func (d *decision) giveWay() bool {
 			StartedAt:      a.Open.StartedAt,
 			EndedAt:        d.timestamp(),
 			Selection:      a.Request.GetTest().GetFilters(),
-			Reason:         "a newer request wants a new state",
+			Reason:         why,
 		}
 		d.end(o)
 	}
-	d.settleAs(&pb.Settlement{Result: pb.ResultSuperseded, SupersededBy: newer.Id}, message, a.Failure)
+	d.settleAs(&pb.Settlement{Result: pb.ResultSuperseded, SupersededBy: by.Id}, message, a.Failure)
 	return true
+}
+
+// supersededBy begins the last word on a request that gives way.
+func supersededBy(by *pb.Request) string {
+	how := "superseded by "
+	if by.Verb == pb.VerbCancel {
+		how = "cancelled by "
+	}
+	return how + by.Verb + " " + by.Id
 }
 
 // leftBehind says how the active request leaves the release when it gives way.
@@ -57,7 +73,7 @@ func (d *decision) leftBehind() string {
 func (d *decision) supersedeWaiting(r, newer *pb.Request) {
 	message := "superseded: a newer request came first; nothing was changed"
 	if newer != nil {
-		message = fmt.Sprintf("superseded by %s %s: nothing was changed", newer.Verb, newer.Id)
+		message = supersededBy(newer) + ": nothing was changed"
 	}
 	d.lastWord(r, &pb.Settlement{Result: pb.ResultSuperseded, SupersededBy: newer.GetId()}, message, nil)
 }

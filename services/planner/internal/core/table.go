@@ -24,9 +24,10 @@ var (
 	inDeploying = phases{pb.PhaseDeploying}
 	inTesting   = phases{pb.PhaseTesting}
 	inRollback  = phases{pb.PhaseRollingBack}
+	inUninstall = phases{pb.PhaseUninstalling}
 	settles     = phases{settled}
 
-	inMutation = or(inDeploying, inRollback)
+	inMutation = or(inDeploying, inRollback, inUninstall)
 	inCommand  = or(inMutation, inTesting)
 	inActive   = or(inResolving, inCommand)
 	inAny      = or(inIdle, inActive)
@@ -49,11 +50,17 @@ type transition struct {
 // table is all that can happen. A pair of phase and signal that is not in it is ErrInvalidTransition.
 var table = []transition{
 	// A request is active from its acceptance on, or it waits behind the active one.
-	{inIdle, requestNewest, "accept", (*decision).accept, or(inResolving, inRollback, settles), "a rollback with nothing to go back to: rejected"},
+	{inIdle, requestNewest, "accept", (*decision).accept, or(inResolving, inRollback, inUninstall, settles), "a rollback with nothing to go back to: rejected; suspended: waits"},
 	{inActive, requestNewest, "accept", (*decision).accept, settles, "waits; the active one gives way at its next boundary"},
-	{inIdle, requestTest, "accept test", (*decision).acceptTest, or(inTesting, settles), "nothing runs: rejected"},
+	{inIdle, requestTest, "accept test", (*decision).acceptTest, or(inTesting, settles), "nothing runs: rejected; suspended: waits"},
 	{inActive, requestTest, "accept test", (*decision).acceptTest, nil, "waits, and stops nothing"},
-	{inAny, requestLate, "accept late", (*decision).acceptLate, nil, "superseded by the newer one that came first"},
+	{inAny, requestLate, "accept late", (*decision).acceptLate, nil, "superseded by the newer one, or cancelled by the cancel, that came first"},
+	{inIdle, requestCancel, "cancel", (*decision).cancel, nil, "what waits while the release is suspended is dropped"},
+	{inActive, requestCancel, "cancel", (*decision).cancel, settles, "the active one stops at its next boundary, what waits is dropped"},
+	{inAny, requestSuspend, "suspend", (*decision).suspend, nil, "the open command finishes, nothing is commanded after it"},
+	{inIdle, requestResume, "resume", (*decision).resume, or(inResolving, inTesting, inRollback, inUninstall, settles), "what waits begins"},
+	{inActive, requestResume, "resume", (*decision).resume, nil, "what was held back is commanded"},
+	{inAny, requestForgive, "forgive", (*decision).forgive, nil, "quarantine is lifted"},
 	{inAny, requestKnown, "ignore", (*decision).ignore, nil, "a repetition"},
 	{inAny, requestRefused, "refuse", (*decision).refuse, nil, "rejected"},
 
@@ -82,8 +89,8 @@ var table = []transition{
 	{inTesting, outcome + pb.KindBlocked, "note worker", (*decision).noteWorker, nil, ""},
 	{inTesting, tested + pb.VerdictPassed, "prove", (*decision).testsPassed, settles, "proven"},
 	{inTesting, tested + pb.VerdictNoTests, "prove or hold", (*decision).noTests, settles, "proven if it has none and none are required, else held"},
-	{inTesting, tested + pb.VerdictFailed, "tests failed", (*decision).testsFailed, or(inRollback, settles), "after the last attempt: quarantined; test.onFailure"},
-	{inTesting, tested + pb.VerdictTimedOut, "tests failed", (*decision).testsFailed, or(inRollback, settles), "after the last attempt: quarantined; test.onFailure"},
+	{inTesting, tested + pb.VerdictFailed, "tests failed", (*decision).testsFailed, or(inRollback, inUninstall, settles), "after the last attempt: quarantined; test.onFailure"},
+	{inTesting, tested + pb.VerdictTimedOut, "tests failed", (*decision).testsFailed, or(inRollback, inUninstall, settles), "after the last attempt: quarantined; test.onFailure"},
 	{inTesting, tested + pb.VerdictErrored, "tests errored", (*decision).testsErrored, or(inRollback, settles), "after the last errorAttempt: test.onError"},
 	{inTesting, tested + pb.VerdictCancelled, "hold", (*decision).testsCancelled, settles, "held"},
 	{inTesting, outcome + pb.KindInterrupted, "test again", (*decision).testInterrupted, or(inRollback, settles), "budget spent: test.onError"},
@@ -97,7 +104,18 @@ var table = []transition{
 	{inRollback, rollbackFailed + pb.ClassBlocked, "fail", (*decision).fail, settles, "never looped"},
 	{inRollback, rollbackFailed + untouched, "fail", (*decision).fail, settles, "never looped"},
 	{inRollback, rollbackFailed + pb.ClassFailed, "fail", (*decision).fail, settles, "never looped"},
-	{inRollback, outcome + pb.KindInterrupted, "roll back again", (*decision).rollbackInterrupted, settles, "budget spent: failed"},
+	{inRollback, outcome + pb.KindInterrupted, "roll back again", (*decision).interrupted, settles, "budget spent: failed"},
+
+	// uninstalling: an uninstall is commanded, or there is a pause before the next one.
+	{inUninstall, outcome + pb.KindUninstalling, "note worker", (*decision).noteWorker, nil, ""},
+	{inUninstall, outcome + pb.KindBlocked, "note worker", (*decision).noteWorker, nil, "it waits by itself, up to the time-out"},
+	{inUninstall, outcome + pb.KindUninstalled, "uninstalled", (*decision).uninstalled, settles, "also if nothing was there"},
+	{inUninstall, uninstallFailed + pb.ClassRejected, "reject", (*decision).reject, settles, "not asked for: failed"},
+	{inUninstall, uninstallFailed + pb.ClassTransient, "try again", (*decision).tryAgain, settles, "after a pause; budget spent: failed"},
+	{inUninstall, uninstallFailed + pb.ClassBlocked, "fail", (*decision).fail, settles, "never looped"},
+	{inUninstall, uninstallFailed + untouched, "fail", (*decision).fail, settles, "never looped"},
+	{inUninstall, uninstallFailed + pb.ClassFailed, "fail", (*decision).fail, settles, "never looped"},
+	{inUninstall, outcome + pb.KindInterrupted, "uninstall again", (*decision).interrupted, settles, "budget spent: failed"},
 
 	// The commands on their way.
 	{inAny, commandTaken, "take back", (*decision).takeBack, nil, ""},

@@ -108,9 +108,16 @@ func (d *decision) endRun(verdict string) {
 	d.state.Active.Verdict = verdict
 }
 
-// afterTests goes back or holds, with the failure of the input.
+// afterTests goes back, takes away or holds, with the failure of the input.
 func (d *decision) afterTests(policy string) {
 	a := d.state.Active
+	if policy == pb.OnFailureUninstall {
+		if a.FirstInstall {
+			d.takeAway()
+			return
+		}
+		policy = pb.OnFailureRollback
+	}
 	if policy == pb.OnFailureRollback {
 		target := d.target(d.state.Running)
 		if target != nil {

@@ -50,8 +50,11 @@ func silentSince(a *pb.Active) time.Time {
 		return open.IssuedAt.AsTime()
 	}
 	allowed := a.Request.GetUpgrade().GetTimeout()
-	if open.Kind == pb.CommandTest {
+	switch open.Kind {
+	case pb.CommandTest:
 		allowed = a.Request.GetTest().GetDeadline()
+	case pb.CommandUninstall:
+		allowed = uninstallOptions(a).GetTimeout()
 	}
 	d, _ := time.ParseDuration(allowed) // a request has been checked when it comes here
 	return open.StartedAt.AsTime().Add(d)

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -228,8 +229,31 @@ func (w *world) ask() {
 		return
 	}
 	w.sequence++
-	verb := pick(w, "verb", pb.VerbDeploy, pb.VerbDeploy, pb.VerbRollback, pb.VerbTest)
+	verb := pick(w, "verb", pb.VerbDeploy, pb.VerbDeploy, pb.VerbDeploy, pb.VerbDeploy, pb.VerbRollback, pb.VerbRollback, pb.VerbTest, pb.VerbTest,
+		pb.VerbUninstall, pb.VerbCancel, pb.VerbSuspend, pb.VerbForgive)
+	if w.state.GetSuspension().GetSuspended() && w.oneIn(2, "resume") {
+		verb = pb.VerbResume
+	}
 	r := newRequest(verb, fmt.Sprintf("%s-%d", verb, w.sequence), w.sequence)
+	w.asked[r.Id] = r
+	w.requests = append(w.requests, r)
+	switch verb {
+	case pb.VerbUninstall:
+		r.Uninstall.KeepHistory = w.oneIn(3, "keep history")
+		return
+	case pb.VerbCancel:
+		if w.oneIn(3, "one request") {
+			r.Cancels = pick(w, "which request", slices.Sorted(maps.Keys(w.asked))...)
+		}
+		return
+	case pb.VerbForgive:
+		if q := w.state.GetQuarantine(); len(q) > 0 && w.oneIn(2, "one key") {
+			r.Forgives = q[w.roll(len(q), "which key")].Key
+		}
+		return
+	case pb.VerbSuspend, pb.VerbResume:
+		return
+	}
 	r.Test.Enabled = proto.Bool(!w.oneIn(6, "untested"))
 	r.Test.Attempts = pick[int32](w, "attempts", 1, 1, 2)
 	r.Test.ErrorAttempts = pick[int32](w, "error attempts", 1, 2)
@@ -242,11 +266,12 @@ func (w *world) ask() {
 		r.Fingerprint = pick(w, "values", "", "a", "b")
 		r.Force = w.oneIn(4, "force")
 		r.Upgrade.OnFailure = pick(w, "upgrade.onFailure", pb.OnFailureRollback, pb.OnFailureHold)
+		if w.oneIn(4, "uninstall on failure") {
+			r.Test.OnFailure = pb.OnFailureUninstall
+		}
 	case pb.VerbRollback:
 		r.ToRevision = rapid.Int32Range(0, int32(len(w.helm))).Draw(w.t, "to")
 	}
-	w.asked[r.Id] = r
-	w.requests = append(w.requests, r)
 }
 
 func (w *world) deliverRequest() {
@@ -415,6 +440,7 @@ func (w *world) word(j *job, kind string) *pb.Outcome {
 func (w *world) started(j *job) string {
 	return map[string]string{
 		pb.CommandDeploy: pb.KindDeploying, pb.CommandTest: pb.KindTesting, pb.CommandRollback: pb.KindRollingBack,
+		pb.CommandUninstall: pb.KindUninstalling,
 	}[kindOf(j.command)]
 }
 
@@ -424,6 +450,8 @@ func kindOf(c *pb.Command) string {
 		return pb.CommandDeploy
 	case c.GetTest() != nil:
 		return pb.CommandTest
+	case c.GetUninstall() != nil:
+		return pb.CommandUninstall
 	}
 	return pb.CommandRollback
 }
@@ -447,13 +475,23 @@ func (w *world) do(j *job) *pb.Outcome {
 		return w.mutate(j, pb.KindDeployed, pb.KindDeployFailed, at(c.Requested, 0, manifest), &pb.Mutation{QuarantineKey: inputs, ManifestDigest: manifest})
 	case pb.CommandRollback:
 		to := c.GetRollback().ToRevision
+		if int(to) > len(w.helm) { // uninstalled since
+			o := w.word(j, pb.KindRollbackFailed)
+			o.Mutation, o.Running = &pb.Mutation{TargetRevision: to}, w.running()
+			o.Failure = &pb.Failure{Class: pb.ClassFailed, Reason: "no record"}
+			return o
+		}
 		target := w.helm[to-1].chart
 		return w.mutate(j, pb.KindRolledBack, pb.KindRollbackFailed, target, &pb.Mutation{TargetRevision: to, ManifestDigest: target.ManifestDigest})
+	case pb.CommandUninstall:
+		return w.uninstall(j)
 	default:
 		require.True(w.t, w.ghost || w.running().GetHelmRevision() == c.GetTest().HelmRevision, "tests something else than what runs")
 		o := w.word(j, pb.KindTested)
 		o.TestRun = &pb.TestRun{Verdict: pb.VerdictPassed}
-		if w.oneIn(2, "not passed") {
+		if w.running() == nil {
+			o.TestRun.Verdict = pb.VerdictErrored
+		} else if w.oneIn(2, "not passed") {
 			o.TestRun.Verdict = pick(w, "verdict", pb.VerdictFailed, pb.VerdictFailed, pb.VerdictTimedOut,
 				pb.VerdictErrored, pb.VerdictErrored, pb.VerdictNoTests, pb.VerdictCancelled)
 		}
@@ -487,6 +525,36 @@ func (w *world) mutate(j *job, done, failed string, content *pb.ChartRevision, m
 	o.Mutation, o.Running = m, w.running()
 	o.Failure = &pb.Failure{Class: result, Reason: "bad luck"}
 	if result == "record" || result == "mutated" {
+		o.Failure.Class, o.Failure.Mutated = pb.ClassFailed, true
+	}
+	return o
+}
+
+// uninstall removes the release, or fails, at times half-way.
+func (w *world) uninstall(j *job) *pb.Outcome {
+	m := &pb.Mutation{Action: "uninstall", FromRevision: w.running().GetHelmRevision()}
+	result := "done"
+	if w.oneIn(3, "not done") {
+		result = pick(w, "result", "half", pb.ClassFailed, pb.ClassTransient, pb.ClassTransient, pb.ClassRejected, pb.ClassInterrupted, pb.ClassBlocked)
+	}
+	requested := proto.CloneOf(w.running())
+	if result == "done" || result == "half" {
+		for i := range w.helm {
+			w.helm[i].deployed = false
+		}
+	}
+	if result == "done" {
+		if !j.command.GetUninstall().GetOptions().GetKeepHistory() {
+			w.helm, w.inputsOf, w.generations = nil, map[int32]string{}, map[int32]uint32{}
+		}
+		o := w.word(j, pb.KindUninstalled)
+		o.Mutation, o.Requested, o.Running = m, requested, nil
+		return o
+	}
+	o := w.word(j, pb.KindUninstallFailed)
+	o.Mutation, o.Running = m, w.running()
+	o.Failure = &pb.Failure{Class: result, Reason: "bad luck"}
+	if result == "half" {
 		o.Failure.Class, o.Failure.Mutated = pb.ClassFailed, true
 	}
 	return o

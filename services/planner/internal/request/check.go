@@ -115,12 +115,54 @@ func (c *check) request(req *pb.Request) {
 		}
 		c.upgrade(req.GetUpgrade())
 		c.test("", req.GetTest(), pb.OnFailureHold, known, pools)
-	case "uninstall", "cancel", "suspend", "resume", "forgive":
-		c.identity(req, "", "")
-		c.add("verb", c.message.Verb, "is not supported yet; known: deploy, rollback, test")
+	case pb.VerbUninstall:
+		var body pb.UninstallRequest
+		read := c.decode(&body)
+		c.identity(req, body.GetId(), body.GetRelease())
+		if !read {
+			return
+		}
+		req.Uninstall = &pb.UninstallOptions{
+			Timeout: c.duration("timeout", body.GetTimeout(), defaultUpgradeTimeout, c.rules.MaxUpgradeTimeout),
+			Wait:    body.Wait, DisableHooks: body.GetDisableHooks(), KeepHistory: body.GetKeepHistory(), Description: body.GetDescription(),
+		}
+		if req.Uninstall.Wait == nil {
+			req.Uninstall.Wait = new(true)
+		}
+		if body.GetDescription() != "" && !body.GetKeepHistory() {
+			c.add("description", body.GetDescription(), "goes with keepHistory only: it is that of the record that is kept")
+		}
+	case pb.VerbCancel:
+		var body pb.CancelRequest
+		read := c.decode(&body)
+		c.identity(req, body.GetId(), body.GetRelease())
+		if !read {
+			return
+		}
+		if req.Cancels = body.GetRequest(); req.GetCancels() != "" && !WellFormed(req.GetCancels()) {
+			c.add("request", req.GetCancels(), "must be the id of a request; leave it out to cancel all that are active or wait")
+		}
+	case pb.VerbForgive:
+		var body pb.ForgiveRequest
+		read := c.decode(&body)
+		c.identity(req, body.GetId(), body.GetRelease())
+		if !read {
+			return
+		}
+		if req.Forgives = body.GetKey(); req.GetForgives() == "" && c.seen["key"] {
+			c.add("key", "", "must be a key or fingerprint that seatrial.api.get shows; leave it out to forgive all")
+		}
+	case pb.VerbSuspend:
+		var body pb.SuspendRequest
+		c.decode(&body)
+		c.identity(req, body.GetId(), body.GetRelease())
+	case pb.VerbResume:
+		var body pb.ResumeRequest
+		c.decode(&body)
+		c.identity(req, body.GetId(), body.GetRelease())
 	default:
 		c.identity(req, "", "")
-		c.add("verb", c.message.Verb, "unknown; known: deploy, rollback, test")
+		c.add("verb", c.message.Verb, "unknown; known: %s", strings.Join(Verbs, ", "))
 	}
 	rest := proto.Size(req) - proto.Size(req.GetValues())
 	if rest > maxRest {
@@ -342,10 +384,11 @@ func (c *check) test(prefix string, t *pb.TestOptions, onFailure string, known b
 	t.Parallel = c.number(prefix+"parallel", t.GetParallel(), defaultParallel, c.rules.MaxParallel)
 	t.Attempts = c.number(prefix+"attempts", t.GetAttempts(), defaultAttempts, c.rules.MaxAttempts)
 	t.ErrorAttempts = c.number(prefix+"errorAttempts", t.GetErrorAttempts(), min(defaultErrorAttempts, c.rules.MaxAttempts), c.rules.MaxAttempts)
-	if t.GetOnFailure() == "uninstall" {
-		c.add(prefix+"onFailure", t.GetOnFailure(), "not supported yet; use rollback or hold")
+	after := []string{pb.OnFailureRollback, pb.OnFailureHold}
+	if c.message.Verb == pb.VerbDeploy {
+		after = append(after, pb.OnFailureUninstall) // only a deploy can be a first install
 	}
-	t.OnFailure = c.word(prefix+"onFailure", t.GetOnFailure(), onFailure, pb.OnFailureRollback, pb.OnFailureHold)
+	t.OnFailure = c.word(prefix+"onFailure", t.GetOnFailure(), onFailure, after...)
 	t.OnError = c.word(prefix+"onError", t.GetOnError(), pb.OnFailureHold, pb.OnFailureRollback)
 	if known && t.GetPool() != "" && !slices.Contains(pools, t.GetPool()) {
 		c.add(prefix+"pool", t.GetPool(), "unknown tester pool; cluster %s has %s", c.message.Release.Cluster,

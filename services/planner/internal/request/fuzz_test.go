@@ -20,7 +20,7 @@ func FuzzDecode(f *testing.F) {
 		`{"toRevision": "3", "upgrade": {"max_history": 1e1}}`, `{"timeout": null, "parallel": 2, "filters": {"name": []}}`,
 		`{"a": 1, "a": 2}`, `{"id": "\ud800"}`, "\x0a\x01a", `{"force": true, "force": null}`,
 	} {
-		for _, verb := range []string{pb.VerbDeploy, pb.VerbRollback, pb.VerbTest} {
+		for _, verb := range request.Verbs {
 			f.Add(verb, []byte(seed), "")
 		}
 	}
@@ -48,7 +48,9 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		want := map[string]proto.Message{
-			pb.VerbDeploy: &pb.DeployRequest{}, pb.VerbRollback: &pb.RollbackRequest{}, pb.VerbTest: &pb.TestRequest{},
+			pb.VerbDeploy: &pb.DeployRequest{}, pb.VerbRollback: &pb.RollbackRequest{}, pb.VerbUninstall: &pb.UninstallRequest{},
+			pb.VerbTest: &pb.TestRequest{}, pb.VerbCancel: &pb.CancelRequest{}, pb.VerbSuspend: &pb.SuspendRequest{},
+			pb.VerbResume: &pb.ResumeRequest{}, pb.VerbForgive: &pb.ForgiveRequest{},
 		}[verb]
 		if contentType == "application/protobuf" {
 			return

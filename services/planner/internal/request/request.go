@@ -28,6 +28,11 @@ type Message struct {
 	Received time.Time
 }
 
+// Verbs are those that requests can have.
+var Verbs = []string{
+	pb.VerbDeploy, pb.VerbRollback, pb.VerbUninstall, pb.VerbTest, pb.VerbCancel, pb.VerbSuspend, pb.VerbResume, pb.VerbForgive,
+}
+
 // Headers that a request may have, besides Content-Type.
 const (
 	HeaderID          = "Nats-Msg-Id"

@@ -128,6 +128,8 @@ func describe(cmd *pb.Command) string {
 		return fmt.Sprintf("roll back to revision %d", action.Rollback.GetToRevision())
 	case *pb.Command_Test:
 		return fmt.Sprintf("test revision %d", action.Test.GetHelmRevision())
+	case *pb.Command_Uninstall:
+		return "uninstall"
 	default:
 		return "unknown action"
 	}

@@ -18,15 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
-)
 
-// Labels of every object that a run creates, and of the pods of its Jobs. They tell a later run whose leftovers it
-// finds, and a second holder of the same command what to adopt.
-const (
-	LabelRelease   = "seatrial.dev/release"
-	LabelNamespace = "seatrial.dev/namespace"
-	LabelRevision  = "seatrial.dev/revision"
-	LabelNumber    = "seatrial.dev/number"
+	"github.com/seatrial/seatrial/internal/helm/release"
 )
 
 // owner identifies the command whose objects these are.
@@ -36,12 +29,14 @@ type owner struct {
 	number             uint32
 }
 
+// labels are those of every object that a run creates, and of the pods of its Jobs. They tell a later run, and an
+// uninstall, whose leftovers it finds, and a second holder of the same command what to adopt.
 func (o owner) labels() labels.Set {
 	return labels.Set{
-		LabelRelease:   o.release,
-		LabelNamespace: o.namespace,
-		LabelRevision:  strconv.Itoa(o.revision),
-		LabelNumber:    strconv.FormatUint(uint64(o.number), 10),
+		release.LabelRelease:   o.release,
+		release.LabelNamespace: o.namespace,
+		release.LabelRevision:  strconv.Itoa(o.revision),
+		release.LabelNumber:    strconv.FormatUint(uint64(o.number), 10),
 	}
 }
 
@@ -52,7 +47,7 @@ func (o owner) holds(object metav1.Object) bool {
 
 // knows: the object was made by a run of the same release, this one or another.
 func (o owner) knows(object metav1.Object) bool {
-	return object.GetLabels()[LabelRelease] == o.release && object.GetLabels()[LabelNamespace] == o.namespace
+	return object.GetLabels()[release.LabelRelease] == o.release && object.GetLabels()[release.LabelNamespace] == o.namespace
 }
 
 // placed is a step whose object stands in the cluster.

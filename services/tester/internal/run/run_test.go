@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seatrial/seatrial/internal/helm/helmtest"
+	"github.com/seatrial/seatrial/internal/helm/release"
 	pb "github.com/seatrial/seatrial/proto/seatrial/v1"
 )
 
@@ -44,7 +45,7 @@ func TestEveryTestIsReportedAlthoughTheFirstFails(t *testing.T) {
 	require.NoError(t, err, "the fixture is there")
 	require.Nil(t, w.pod("web-other"))
 	require.NotNil(t, w.pod("web-a"), "no policy deletes it")
-	require.Equal(t, "1", w.pod("web-a").Labels[LabelNumber])
+	require.Equal(t, "1", w.pod("web-a").Labels[release.LabelNumber])
 }
 
 func TestTheLogIsReadBeforeADeletePolicyDeletesThePod(t *testing.T) {
