@@ -46,6 +46,18 @@ type Fetcher struct {
 	Keyring      string
 }
 
+// Validate returns what is wrong with the settings themselves. Files are looked at when they are needed.
+func (f *Fetcher) Validate() error {
+	var errs []error
+	if f.VerifyAlways && f.Keyring == "" {
+		errs = append(errs, errors.New("--verify-charts always: needs --keyring"))
+	}
+	if _, err := parseLogins([]byte(f.RegistryAuth)); err != nil {
+		errs = append(errs, fmt.Errorf("$DOCKER_AUTH_CONFIG %w", err))
+	}
+	return errors.Join(errs...)
+}
+
 // packaged is an archive as it was found.
 type packaged struct {
 	// name is how people call it, and from where it lies, exactly.

@@ -3,6 +3,7 @@ package chart
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"os"
 	"strings"
 
@@ -31,18 +32,16 @@ func (f *Fetcher) login(ref registry.Reference) (auth.Credential, error) {
 	origin, text := "$DOCKER_AUTH_CONFIG", []byte(f.RegistryAuth)
 	if f.RegistryConfig != "" {
 		origin = "--registry-config " + f.RegistryConfig
-		var err error
-		if text, err = os.ReadFile(f.RegistryConfig); err != nil {
+		read, err := os.ReadFile(f.RegistryConfig)
+		if err != nil {
 			return auth.Credential{}, operator("put a Docker config.json there", "--registry-config: %w", err)
 		}
-	}
-	if len(text) == 0 {
-		return auth.Credential{}, nil
+		text = read
 	}
 	const repair = "write it as `docker login` or `helm registry login` does"
-	var config dockerConfig
-	if json.Unmarshal(text, &config) != nil { // its text could quote a password
-		return auth.Credential{}, operator(repair, "%s is no Docker config.json", origin)
+	config, err := parseLogins(text)
+	if err != nil {
+		return auth.Credential{}, operator(repair, "%s %w", origin, err)
 	}
 	var longest string
 	var found dockerAuth
@@ -61,6 +60,14 @@ func (f *Fetcher) login(ref registry.Reference) (auth.Credential, error) {
 		login.Username, login.Password = user, password
 	}
 	return login, nil
+}
+
+// parseLogins reads a config.json; an empty text has none.
+func parseLogins(text []byte) (config dockerConfig, err error) {
+	if len(text) > 0 && json.Unmarshal(text, &config) != nil { // whose error could quote a password
+		return config, errors.New("is no Docker config.json")
+	}
+	return config, nil
 }
 
 // serverName brings the many ways to write a server in a config.json to one: no scheme, no version of the API, one name for

@@ -121,8 +121,8 @@ func (c Config) Validate() error {
 	if _, err := c.rules(); err != nil {
 		errs = append(errs, err)
 	}
-	if c.Charts.VerifyAlways && c.Charts.Keyring == "" {
-		errs = append(errs, errors.New("--verify-charts always: needs --keyring"))
+	if err := c.Charts.Validate(); err != nil {
+		errs = append(errs, err)
 	}
 	if len(errs) > 0 {
 		slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
