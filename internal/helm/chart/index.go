@@ -12,14 +12,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const (
-	// maxIndex is the most bytes of an index that are read.
-	maxIndex = 256 << 20
-	// maxJSON is the same for an index in JSON, which is kept as a whole.
-	maxJSON = 32 << 20
-	// maxEntries is the most bytes that the entries of one chart may have in it.
-	maxEntries = 8 << 20
-)
+// limits are the most bytes that are read of an index, of one in JSON, which is kept as a whole, and that the entries of one
+// chart may have.
+type limits struct{ index, json, entries int64 }
+
+var indexLimits = limits{index: 256 << 20, json: 32 << 20, entries: 8 << 20}
 
 // errIndex is wrapped by the error of an index that cannot be used.
 var errIndex = errors.New("the index cannot be used")
@@ -35,18 +32,18 @@ type indexed struct {
 // of other charts, and a YAML parser needs many times that: it is read line by line, and only the lines of the one chart
 // are kept and parsed. So the outer levels must be written as every tool writes them, a key in each line; or all of it in
 // JSON, as `helm repo index --json` does.
-func findEntries(index io.Reader, name string) ([]indexed, error) {
-	limited := &io.LimitedReader{R: index, N: maxIndex + 1}
+func findEntries(index io.Reader, name string, most limits) ([]indexed, error) {
+	limited := &io.LimitedReader{R: index, N: most.index + 1}
 	r := bufio.NewReaderSize(limited, 64<<10)
 	var found []indexed
 	var err error
 	if first, peeked := firstByte(r); peeked == nil && first == '{' {
-		found, err = findJSON(r, name)
+		found, err = findJSON(r, name, most.json)
 	} else {
-		found, err = findYAML(r, name)
+		found, err = findYAML(r, name, most.entries)
 	}
 	if limited.N == 0 {
-		return nil, fmt.Errorf("%w: it has more than %d bytes", errIndex, maxIndex)
+		return nil, fmt.Errorf("%w: it has more than %d bytes", errIndex, most.index)
 	}
 	return found, err
 }
@@ -62,7 +59,7 @@ func firstByte(r *bufio.Reader) (byte, error) {
 }
 
 // findYAML takes the lines from `<name>:`, below `entries:`, to the next chart.
-func findYAML(r *bufio.Reader, name string) ([]indexed, error) {
+func findYAML(r *bufio.Reader, name string, most int64) ([]indexed, error) {
 	var kept bytes.Buffer
 	at := outline{name: name, indent: -1}
 	for starts := true; ; {
@@ -78,8 +75,8 @@ func findYAML(r *bufio.Reader, name string) ([]indexed, error) {
 		if at.found && !at.over {
 			kept.Write(part)
 		}
-		if kept.Len() > maxEntries {
-			return nil, fmt.Errorf("%w: the entries of %s have more than %d bytes", errIndex, name, maxEntries)
+		if int64(kept.Len()) > most {
+			return nil, fmt.Errorf("%w: the entries of %s have more than %d bytes", errIndex, name, most)
 		}
 		if at.over || errors.Is(err, io.EOF) {
 			break
@@ -138,13 +135,13 @@ func valueOf(line []byte, key string) (rest string, is bool) {
 }
 
 // findJSON takes the value of `<name>`, in `entries`.
-func findJSON(r io.Reader, name string) ([]indexed, error) {
-	text, err := io.ReadAll(io.LimitReader(r, maxJSON+1))
+func findJSON(r io.Reader, name string, most int64) ([]indexed, error) {
+	text, err := io.ReadAll(io.LimitReader(r, most+1))
 	if err != nil {
 		return nil, err
 	}
-	if len(text) > maxJSON {
-		return nil, fmt.Errorf("%w: in JSON it may have at most %d bytes", errIndex, maxJSON)
+	if int64(len(text)) > most {
+		return nil, fmt.Errorf("%w: in JSON it may have at most %d bytes", errIndex, most)
 	}
 	var index struct {
 		Entries map[string]json.RawMessage `json:"entries"`

@@ -64,6 +64,9 @@ generated: "2026-12-01T13:03:25.405358901Z"
 }`
 )
 
+// few are limits that a test reaches at once.
+var few = limits{index: 1 << 20, json: 64 << 10, entries: 8 << 10}
+
 func TestFindEntriesFindsTheVersionsOfOneChart(t *testing.T) {
 	t.Parallel()
 	web := []indexed{
@@ -93,7 +96,7 @@ func TestFindEntriesFindsTheVersionsOfOneChart(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			for _, r := range []io.Reader{strings.NewReader(row.index), iotest.HalfReader(strings.NewReader(row.index))} {
-				found, err := findEntries(r, row.chart)
+				found, err := findEntries(r, row.chart, indexLimits)
 				require.NoError(t, err)
 				require.Equal(t, row.found, found)
 			}
@@ -111,18 +114,18 @@ func TestFindEntriesRefusesWhatIsNoIndex(t *testing.T) {
 		{"another type, in JSON", `{"entries": {"web": [{"version": 7}]}}`, "cannot unmarshal number"},
 		{"another type", "entries:\n  web:\n  - version: [7]\n", "the index cannot be used"},
 		{"one line", "entries: {web: [{version: 1.0.0}]}\n", "each chart in it must begin a line of its own"},
-		{"too much of one chart", "entries:\n  web:\n" + strings.Repeat("  - version: 1.0.0\n", maxEntries/18), "the entries of web have more than 8388608 bytes"},
+		{"too much of one chart", "entries:\n  web:\n" + strings.Repeat("  - version: 1.0.0\n", 1<<10), "the entries of web have more than 8192 bytes"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := findEntries(strings.NewReader(row.index), "web")
+			_, err := findEntries(strings.NewReader(row.index), "web", few)
 			require.ErrorIs(t, err, errIndex)
 			require.ErrorContains(t, err, row.says)
 		})
 	}
 	for _, part := range []string{helmIndex[:300], helmJSON[:100]} {
 		away := errors.New("the server is away")
-		_, err := findEntries(io.MultiReader(strings.NewReader(part), iotest.ErrReader(away)), "web")
+		_, err := findEntries(io.MultiReader(strings.NewReader(part), iotest.ErrReader(away)), "web", few)
 		require.ErrorIs(t, err, away)
 		require.NotErrorIs(t, err, errIndex)
 	}
@@ -143,11 +146,11 @@ func (r *repeating) Read(p []byte) (int, error) {
 func TestAnIndexWithoutAnEndIsGivenUp(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ begins, goesOn, says string }{
-		{"entries:\n", strings.Repeat("  other:\n  - version: 1.0.0\n", 1<<10), "it has more than 268435456 bytes"},
-		{"", "no line ends here ", "it has more than 268435456 bytes"},
-		{`{"entries": {`, `"other": [], `, "in JSON it may have at most 33554432 bytes"},
+		{"entries:\n", strings.Repeat("  other:\n  - version: 1.0.0\n", 1<<10), "it has more than 1048576 bytes"},
+		{"", "no line ends here ", "it has more than 1048576 bytes"},
+		{`{"entries": {`, `"other": [], `, "in JSON it may have at most 65536 bytes"},
 	} {
-		_, err := findEntries(io.MultiReader(strings.NewReader(row.begins), &repeating{text: []byte(row.goesOn)}), "web")
+		_, err := findEntries(io.MultiReader(strings.NewReader(row.begins), &repeating{text: []byte(row.goesOn)}), "web", few)
 		require.ErrorIs(t, err, errIndex)
 		require.ErrorContains(t, err, row.says)
 	}
@@ -168,7 +171,7 @@ func BenchmarkFindEntries(b *testing.B) {
 	b.SetBytes(int64(index.Len()))
 	b.ReportAllocs()
 	for b.Loop() {
-		found, err := findEntries(bytes.NewReader(index.Bytes()), "web")
+		found, err := findEntries(bytes.NewReader(index.Bytes()), "web", indexLimits)
 		require.NoError(b, err)
 		require.Len(b, found, 1)
 	}

@@ -19,9 +19,13 @@ import (
 	seatrialv1 "github.com/seatrial/seatrial/proto/seatrial/v1"
 )
 
-// newKey makes a key that can sign.
-func newKey(t *testing.T, name string, config *packet.Config) *openpgp.Entity {
+// newKey makes a key that can sign, in an hour that has passed if it is an expired one.
+func newKey(t *testing.T, name string, expired bool) *openpgp.Entity {
 	t.Helper()
+	config := &packet.Config{Algorithm: packet.PubKeyAlgoEdDSA}
+	if expired {
+		config.KeyLifetimeSecs, config.Time = 60, func() time.Time { return time.Now().Add(-time.Hour) }
+	}
 	key, err := openpgp.NewEntity(name, "", name+"@example.org", config)
 	require.NoError(t, err)
 	return key
@@ -57,8 +61,8 @@ func keyring(t *testing.T, armored bool, keys ...*openpgp.Entity) string {
 
 func TestTheProvenanceOfAChartIsVerified(t *testing.T) {
 	t.Parallel()
-	trusted, stranger := newKey(t, "release", nil), newKey(t, "stranger", nil)
-	expired := newKey(t, "expired", &packet.Config{KeyLifetimeSecs: 60, Time: func() time.Time { return time.Now().Add(-time.Hour) }})
+	trusted, stranger := newKey(t, "release", false), newKey(t, "stranger", false)
+	expired := newKey(t, "expired", true)
 	archive := webChart("1.0.0")
 	good := sign(t, trusted, archive)
 	tampered := bytes.Replace(good, []byte("version: 1.0.0"), []byte("version: 1.0.1"), 1)
@@ -132,8 +136,8 @@ func TestTheProvenanceOfAChartIsVerified(t *testing.T) {
 func TestAKeyringThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	archive := webChart("1.0.0")
-	expired := newKey(t, "expired", &packet.Config{KeyLifetimeSecs: 60, Time: func() time.Time { return time.Now().Add(-time.Hour) }})
-	signed := sign(t, newKey(t, "release", nil), archive)
+	expired := newKey(t, "expired", true)
+	signed := sign(t, newKey(t, "release", false), archive)
 	f := &Fetcher{Timeout: time.Minute, Uploads: uploads{data: archive, provenance: signed}}
 	source := &seatrialv1.ChartSource{Object: "web.tgz", Verify: true}
 
@@ -153,6 +157,11 @@ func TestAKeyringThatCannotBeUsed(t *testing.T) {
 	require.ErrorContains(t, err, "no such file")
 
 	f.Keyring = keyring(t, false, expired)
+	f.Uploads = uploads{data: archive, provenance: sign(t, expired, archive)}
+	_, err = f.Fetch(t.Context(), source)
+	require.ErrorContains(t, err, "expired")
+	require.Equal(t, seatrialv1.ClassRejected, fault.Class(err))
+
 	f.Uploads = uploads{data: archive, provenance: []byte(strings.Repeat("a", maxProvenance+1))}
 	_, err = f.Fetch(t.Context(), source)
 	require.ErrorContains(t, err, "over the limit")

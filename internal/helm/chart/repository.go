@@ -168,7 +168,7 @@ func choose(ctx context.Context, way *web, index *url.URL, name string, source *
 		return nil, err
 	}
 	defer func() { _ = body.Close() }()
-	versions, err := findEntries(body, source.GetName())
+	versions, err := findEntries(body, source.GetName(), indexLimits)
 	if errors.Is(err, errIndex) {
 		return nil, refuse("check that "+index.Host+" has a chart repository there, with an index as `helm repo index` writes it", "%s: %w", name, err)
 	}
