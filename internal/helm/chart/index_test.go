@@ -104,6 +104,15 @@ func TestFindEntriesFindsTheVersionsOfOneChart(t *testing.T) {
 	}
 }
 
+func TestWhatComesBehindTheChartIsNotRead(t *testing.T) {
+	t.Parallel()
+	before, _, found := strings.Cut(helmIndex, "  zoo:")
+	require.True(t, found)
+	web, err := findEntries(io.MultiReader(strings.NewReader(before+"  zoo:\n"), iotest.ErrReader(errors.New("nobody needs it"))), "web", few)
+	require.NoError(t, err)
+	require.Len(t, web, 2)
+}
+
 func TestFindEntriesRefusesWhatIsNoIndex(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ name, index, says string }{

@@ -4,7 +4,9 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"oras.land/oras-go/v2/registry"
@@ -45,9 +47,9 @@ func (f *Fetcher) login(ref registry.Reference) (auth.Credential, error) {
 	}
 	var longest string
 	var found dockerAuth
-	for key, entry := range config.Auths {
-		if server := serverName(key); len(server) >= len(longest) && within(server, serverName(ref.Registry)+"/"+ref.Repository) {
-			longest, found = server, entry
+	for _, key := range slices.Sorted(maps.Keys(config.Auths)) {
+		if server := serverName(key); len(server) > len(longest) && within(server, serverName(ref.Registry)+"/"+ref.Repository) {
+			longest, found = server, config.Auths[key]
 		}
 	}
 	login := auth.Credential{Username: found.Username, Password: found.Password, RefreshToken: found.IdentityToken, AccessToken: found.RegistryToken}

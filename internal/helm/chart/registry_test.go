@@ -128,6 +128,10 @@ func TestARegistryKnowsThePlannerByItsCredentials(t *testing.T) {
 			{"in two fields", fmt.Sprintf(`{"auths": {%q: {"username": "ci", "password": "s3cret"}}}`, s.Host), ""},
 			{"with a scheme and a path", dockerLogin("https://"+s.Host+"/v1/", "ci", "s3cret"), ""},
 			{"for a part of the registry", dockerLogin(s.Host+"/charts", "ci", "s3cret"), ""},
+			{
+				"for a part of the registry, beside others for all of it",
+				fmt.Sprintf(`{"auths": {%[1]q: {"auth": "YTpi"}, "%[1]s/charts": {"username": "ci", "password": "s3cret"}, "https://%[1]s/": {"auth": "YTpi"}}}`, s.Host), "",
+			},
 			{"for another part of the registry", dockerLogin(s.Host+"/cha", "ci", "s3cret"), "does not let the planner read it"},
 			{"for another registry", other, "does not let the planner read it"},
 			{"wrong ones", dockerLogin(s.Host, "ci", "s3cret-of-before"), "does not let the planner read it"},

@@ -213,7 +213,7 @@ func download(ctx context.Context, way *web, archive *url.URL, found *packaged, 
 	return err
 }
 
-// read returns what lies at a URL: of more than limit bytes only so much that it shows.
+// read returns what lies at a URL, if it has at most limit bytes.
 func read(ctx context.Context, way *web, at *url.URL, name string, limit int64) ([]byte, error) {
 	body, err := get(ctx, way, at, name)
 	if err != nil {
@@ -223,6 +223,9 @@ func read(ctx context.Context, way *web, at *url.URL, name string, limit int64) 
 	data, err := io.ReadAll(io.LimitReader(body, limit+1))
 	if err != nil {
 		return nil, broken(at.Host, name, err)
+	}
+	if int64(len(data)) > limit {
+		return nil, refuse("keep large files out of the chart, with .helmignore", "%s has more than %d bytes", name, limit)
 	}
 	return data, nil
 }
