@@ -93,8 +93,12 @@ func (f *Fetcher) fromRegistry(ctx context.Context, ref registry.Reference, vers
 	defer way.close()
 	client := &auth.Client{
 		Client: way.client(), Cache: auth.NewCache(), ClientID: userAgent,
-		// The library asks for the registry's own host only, also after a redirect.
-		Credential: func(context.Context, string) (auth.Credential, error) { return login, nil },
+		Credential: func(_ context.Context, host string) (auth.Credential, error) {
+			if host != ref.Host() { // the library asks for no other; that is not left to it
+				return auth.EmptyCredential, nil
+			}
+			return login, nil
+		},
 	}
 	client.SetUserAgent(userAgent)
 	repository := &remote.Repository{

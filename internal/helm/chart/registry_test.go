@@ -396,6 +396,21 @@ func TestCredentialsFollowNoRedirect(t *testing.T) {
 	})
 }
 
+func TestALinkToAnotherServerIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	other := chartserver.Registry(t, chartserver.WithLogin("ci", "s3cret"))
+	s := chartserver.Registry(t, chartserver.WithLogin("ci", "s3cret"))
+	s.Break(afterLogin(func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+		w.Header().Set("Link", "<"+other.URL+`/v2/charts/web/tags/list?last=a>; rel="next"`)
+		_, _ = w.Write([]byte(`{"name": "charts/web", "tags": ["1.0.0"]}`))
+	}))
+	f := fetcher(t, s, other)
+	f.RegistryAuth = dockerLogin(s.Host, "ci", "s3cret")
+	_, err := f.Fetch(t.Context(), at(s, "1.x"))
+	require.ErrorContains(t, err, "not the same origin")
+	require.Empty(t, other.Seen())
+}
+
 func TestARedirectThatFailsTellsNoSignature(t *testing.T) {
 	t.Parallel()
 	storage := chartserver.Registry(t)
