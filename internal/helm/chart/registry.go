@@ -214,7 +214,7 @@ func explain(ref registry.Reference, name string, err error) error {
 		code = response.StatusCode
 	}
 	switch {
-	case errors.Is(err, errdef.ErrNotFound) || code == http.StatusNotFound:
+	case errors.Is(err, errdef.ErrNotFound) || code == http.StatusNotFound || errors.Is(err, errdef.ErrInvalidReference): // too long for a tag
 		return refuse("check the name and the version", "%s does not exist", name)
 	case code == http.StatusUnauthorized || code == http.StatusForbidden || errors.Is(err, auth.ErrBasicCredentialNotFound):
 		return refuse("check the name; if it is right, let the operator give the planner credentials for "+ref.Host()+", in --registry-config",

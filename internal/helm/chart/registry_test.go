@@ -262,6 +262,7 @@ func TestARegistryWithoutTheChartIsRefused(t *testing.T) {
 	for _, row := range []struct{ name, repository, version, says string }{
 		{"no such repository", "charts/none", "", "chart oci://" + s.Host + "/charts/none does not exist"},
 		{"no such version", "charts/web", "1.2.0", "chart oci://" + s.Host + "/charts/web:1.2.0 does not exist"},
+		{"a version that no tag can hold", "charts/web", "1.0.0-" + strings.Repeat("a", 200), "does not exist"},
 		{"none in the range", "charts/web", "2.x", `has no version "2.x" among the 2 that there are`},
 		{"only pre-releases", "charts/early", "", "has only pre-releases"},
 		{"an image", "charts/image", "1.0.0", `is no Helm chart: its configuration is "application/vnd.oci.image.config.v1+json"`},
