@@ -36,6 +36,12 @@ var rules = []rule{
 		allow: []string{"./internal/helm/chart/..."},
 	},
 	{
+		why:    "charts are fetched without Kubernetes: linked, it would make the planner many times larger",
+		of:     []string{"./services/planner/...", "./internal/helm/chart/..."},
+		not:    []string{"k8s.io/..."},
+		linked: true,
+	},
+	{
 		why:  "the planner's core is pure: state and input in, state and effects out",
 		of:   []string{"./services/planner/internal/core/..."},
 		only: []string{"./services/planner/internal/core/...", "./proto/...", "google.golang.org/protobuf/..."},

@@ -46,7 +46,7 @@ func Load(data []byte) (*Archive, error) {
 	if err := checkUnpacked(data); err != nil {
 		return nil, refuse("keep large files out of it, with .helmignore", "%w", err)
 	}
-	a := &Archive{Data: data, Digest: digest(data)}
+	a := &Archive{Data: data, Digest: digestOf(data)}
 	c, err := a.Chart()
 	if err != nil {
 		return nil, err
@@ -102,7 +102,8 @@ func refuse(next, format string, args ...any) error {
 	return fault.New(seatrialv1.ClassRejected, next, "%w", err)
 }
 
-func digest(data []byte) string {
+// digestOf returns sha256:<hex> of data.
+func digestOf(data []byte) string {
 	sum := sha256.Sum256(data)
 	return "sha256:" + hex.EncodeToString(sum[:])
 }

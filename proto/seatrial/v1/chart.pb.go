@@ -24,19 +24,22 @@ const (
 // ChartSource says where the planner fetches a chart from. Exactly one of oci, repo, object and path is set.
 type ChartSource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// oci is a reference without a tag, for example oci://registry.example/charts/web.
+	// oci is a reference without a tag, for example oci://registry.example/charts/web. With @sha256:<hex> behind it it names
+	// one manifest, and there is no version.
 	Oci string `protobuf:"bytes,1,opt,name=oci,proto3" json:"oci,omitempty"`
 	// repo is the URL of a chart repository; name is then required.
 	Repo string `protobuf:"bytes,2,opt,name=repo,proto3" json:"repo,omitempty"`
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// version is an exact version or a range such as 1.4.x; for oci and repo.
+	// version is an exact version or a range such as 1.4.x; for oci and repo. Empty: the newest that is no pre-release.
 	Version string `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
 	// object is the name of a packaged chart in the object store seatrial-uploads.
 	Object string `protobuf:"bytes,5,opt,name=object,proto3" json:"object,omitempty"`
 	// path is a packaged chart on the planner's own disk: for development, off unless the operator allows it.
 	Path string `protobuf:"bytes,6,opt,name=path,proto3" json:"path,omitempty"`
 	// digest pins the archive: sha256:<hex> of its bytes.
-	Digest        string `protobuf:"bytes,7,opt,name=digest,proto3" json:"digest,omitempty"`
+	Digest string `protobuf:"bytes,7,opt,name=digest,proto3" json:"digest,omitempty"`
+	// verify has the provenance checked: the chart must be signed by a key that the operator trusts.
+	Verify        bool `protobuf:"varint,8,opt,name=verify,proto3" json:"verify,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -120,6 +123,13 @@ func (x *ChartSource) GetDigest() string {
 	return ""
 }
 
+func (x *ChartSource) GetVerify() bool {
+	if x != nil {
+		return x.Verify
+	}
+	return false
+}
+
 // ChartRevision is a chart as it was asked for or as it runs. In a request's block helm_revision and manifest_digest
 // are not known yet.
 type ChartRevision struct {
@@ -136,8 +146,12 @@ type ChartRevision struct {
 	HelmRevision int32 `protobuf:"varint,6,opt,name=helm_revision,json=helmRevision,proto3" json:"helm_revision,omitempty"`
 	// manifest_digest is sha256:<hex> of the rendered manifest and hooks: what ran, whatever it was called.
 	ManifestDigest string `protobuf:"bytes,7,opt,name=manifest_digest,json=manifestDigest,proto3" json:"manifest_digest,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// source is where the archive was fetched from, exactly.
+	Source string `protobuf:"bytes,8,opt,name=source,proto3" json:"source,omitempty"`
+	// signed_by is the name and the fingerprint of the key that signed it, where its provenance was verified.
+	SignedBy      string `protobuf:"bytes,9,opt,name=signed_by,json=signedBy,proto3" json:"signed_by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ChartRevision) Reset() {
@@ -219,6 +233,20 @@ func (x *ChartRevision) GetManifestDigest() string {
 	return ""
 }
 
+func (x *ChartRevision) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *ChartRevision) GetSignedBy() string {
+	if x != nil {
+		return x.SignedBy
+	}
+	return ""
+}
+
 // Proof is the memory that a content was deployed and its tests passed (or that it has none and none were required).
 type Proof struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -294,7 +322,7 @@ var File_seatrial_v1_chart_proto protoreflect.FileDescriptor
 
 const file_seatrial_v1_chart_proto_rawDesc = "" +
 	"\n" +
-	"\x17seatrial/v1/chart.proto\x12\vseatrial.v1\"\xa5\x01\n" +
+	"\x17seatrial/v1/chart.proto\x12\vseatrial.v1\"\xbd\x01\n" +
 	"\vChartSource\x12\x10\n" +
 	"\x03oci\x18\x01 \x01(\tR\x03oci\x12\x12\n" +
 	"\x04repo\x18\x02 \x01(\tR\x04repo\x12\x12\n" +
@@ -302,7 +330,8 @@ const file_seatrial_v1_chart_proto_rawDesc = "" +
 	"\aversion\x18\x04 \x01(\tR\aversion\x12\x16\n" +
 	"\x06object\x18\x05 \x01(\tR\x06object\x12\x12\n" +
 	"\x04path\x18\x06 \x01(\tR\x04path\x12\x16\n" +
-	"\x06digest\x18\a \x01(\tR\x06digest\"\xd3\x02\n" +
+	"\x06digest\x18\a \x01(\tR\x06digest\x12\x16\n" +
+	"\x06verify\x18\b \x01(\bR\x06verify\"\x88\x03\n" +
 	"\rChartRevision\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1f\n" +
@@ -311,7 +340,9 @@ const file_seatrial_v1_chart_proto_rawDesc = "" +
 	"\x06digest\x18\x04 \x01(\tR\x06digest\x12M\n" +
 	"\vannotations\x18\x05 \x03(\v2+.seatrial.v1.ChartRevision.AnnotationsEntryR\vannotations\x12#\n" +
 	"\rhelm_revision\x18\x06 \x01(\x05R\fhelmRevision\x12'\n" +
-	"\x0fmanifest_digest\x18\a \x01(\tR\x0emanifestDigest\x1a>\n" +
+	"\x0fmanifest_digest\x18\a \x01(\tR\x0emanifestDigest\x12\x16\n" +
+	"\x06source\x18\b \x01(\tR\x06source\x12\x1b\n" +
+	"\tsigned_by\x18\t \x01(\tR\bsignedBy\x1a>\n" +
 	"\x10AnnotationsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x89\x01\n" +

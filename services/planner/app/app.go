@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/seatrial/seatrial/internal/helm/chart"
 	"github.com/seatrial/seatrial/internal/kit/bus"
 	"github.com/seatrial/seatrial/internal/kit/fault"
 	"github.com/seatrial/seatrial/internal/kit/service"
@@ -32,7 +31,8 @@ func Run(ctx context.Context, cfg Config) error {
 		s.Defer("drain NATS", conn.Close)
 		s.Check("nats", conn.Healthy)
 
-		fetcher := &chart.Fetcher{Uploads: uploads{conn}, AllowPath: rules.AllowPaths}
+		fetcher := cfg.Charts
+		fetcher.Uploads, fetcher.AllowPath = uploads{conn}, rules.AllowPaths
 		planner, err := shell.New(ctx, conn, shell.Options{
 			Policy: cfg.Policy, Rules: rules, Instance: cfg.Instance, Slots: cfg.Slots, Fetches: cfg.Fetches,
 			TakeOver: cfg.TakeOver, Grace: cfg.ShutdownGrace,

@@ -149,13 +149,13 @@ func TestConfigReportsAllThatIsWrong(t *testing.T) {
 	cfg.Flags(fs)
 	require.NoError(t, fs.Parse([]string{
 		"--clusters", "a, b", "--pools", "a/slow,c/fast", "--slots", "0", "--take-over", "-1s", "--max-test-timeout", "0",
-		"--transient-tries", "0", "--instance", "",
+		"--transient-tries", "0", "--instance", "", "--fetch-timeout", "0", "--verify-charts", "always",
 	}))
 	err := cfg.Validate()
 	require.ErrorIs(t, err, service.ErrUsage)
 	for _, says := range []string{
 		`--pools "c/fast": want cluster/pool, with one of the clusters a, b`, "--slots 0", "--take-over -1s", "--max-test-timeout 0s",
-		"--transient-tries 0", "--instance",
+		"--transient-tries 0", "--instance", "--fetch-timeout 0s", "--verify-charts always: needs --keyring",
 	} {
 		require.ErrorContains(t, err, says)
 	}
@@ -163,4 +163,10 @@ func TestConfigReportsAllThatIsWrong(t *testing.T) {
 	cfg.Clusters = nil
 	require.ErrorContains(t, cfg.Validate(), "--clusters names none")
 	require.Error(t, fs.Parse([]string{"--transient-tries", "many"}))
+	require.Error(t, fs.Parse([]string{"--verify-charts", "sometimes"}))
+	cfg = app.Defaults()
+	cfg.Charts.RegistryAuth = `{"auths": "s3cret"}`
+	err = cfg.Validate()
+	require.ErrorContains(t, err, "$DOCKER_AUTH_CONFIG is no Docker config.json")
+	require.NotContains(t, err.Error(), "s3cret")
 }

@@ -5,10 +5,12 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/seatrial/seatrial/internal/helm/chart"
 	"github.com/seatrial/seatrial/internal/kit/service"
 	"github.com/seatrial/seatrial/services/planner/internal/core"
 	"github.com/seatrial/seatrial/services/planner/internal/request"
@@ -23,6 +25,8 @@ type Config struct {
 	Pools    List
 	// Rules are what requests may ask for. Clusters and Pools become a part of them.
 	Rules request.Rules
+	// Charts says how charts are fetched. Run adds the uploads, and AllowPath from the rules.
+	Charts chart.Fetcher
 	// Policy holds the numbers that decisions go by.
 	Policy core.Policy
 	// Slots is how many requests, and how many outcomes, are handled at once; Fetches how many charts are fetched.
@@ -40,6 +44,7 @@ func Defaults() Config {
 		Config:   service.Defaults("planner"),
 		Clusters: List{"local"},
 		Rules:    request.DefaultRules(),
+		Charts:   chart.Fetcher{Timeout: 30 * time.Second, RegistryAuth: os.Getenv("DOCKER_AUTH_CONFIG")},
 		Policy:   core.DefaultPolicy(),
 		Slots:    16,
 		Fetches:  4,
@@ -61,6 +66,14 @@ func (c *Config) Flags(fs *flag.FlagSet) {
 	fs.IntVar(&c.Rules.MaxAttempts, "max-attempts", c.Rules.MaxAttempts, "most attempts, and most errorAttempts, that a request may ask for")
 	fs.IntVar(&c.Rules.MaxHistory, "max-history", c.Rules.MaxHistory, "most kept revisions that a request may ask for")
 	fs.BoolVar(&c.Rules.AllowPaths, "allow-path-charts", c.Rules.AllowPaths, "let requests name packaged charts on this machine's disk: for development")
+
+	fs.StringVar(&c.Charts.RegistryConfig, "registry-config", c.Charts.RegistryConfig, "Docker config.json `file` with the credentials for registries; without it the content of $DOCKER_AUTH_CONFIG")
+	fs.StringVar(&c.Charts.RegistryCerts, "registry-certs", c.Charts.RegistryCerts, "`directory` with <host:port>/ca.crt, client.cert and client.key for registries")
+	fs.StringVar(&c.Charts.RepositoryConfig, "repository-config", c.Charts.RepositoryConfig, "repositories.yaml `file` of Helm with the credentials and certificates for chart repositories")
+	fs.Var((*List)(&c.Charts.PlainHTTP), "plain-http-registries", "`hosts` of registries and chart repositories that may be reached without TLS, each as it stands in requests, separated by commas")
+	fs.Var((*always)(&c.Charts.VerifyAlways), "verify-charts", "`when` to verify the provenance of charts whose request does not ask for it: never or always")
+	fs.StringVar(&c.Charts.Keyring, "keyring", c.Charts.Keyring, "`file` with the public keys, from GnuPG, that charts may be signed with")
+	fs.DurationVar(&c.Charts.Timeout, "fetch-timeout", c.Charts.Timeout, "how long one try to fetch a chart may take")
 
 	fs.DurationVar(&c.Policy.ResolveTimeout, "resolve-timeout", c.Policy.ResolveTimeout, "how long a chart may take to be fetched, all tries together")
 	fs.DurationVar(&c.Policy.NoWorkerAfter, "no-worker-after", c.Policy.NoWorkerAfter, "how long a command may stay without a worker before an outcome says so")
@@ -91,7 +104,7 @@ func (c Config) Validate() error {
 	}
 	for flag, d := range map[string]time.Duration{
 		"max-test-timeout": c.Rules.MaxTestTimeout, "max-test-deadline": c.Rules.MaxTestDeadline, "max-upgrade-timeout": c.Rules.MaxUpgradeTimeout,
-		"resolve-timeout": c.Policy.ResolveTimeout, "no-worker-after": c.Policy.NoWorkerAfter, "withdraw-after": c.Policy.WithdrawAfter,
+		"fetch-timeout": c.Charts.Timeout, "resolve-timeout": c.Policy.ResolveTimeout, "no-worker-after": c.Policy.NoWorkerAfter, "withdraw-after": c.Policy.WithdrawAfter,
 		"transient-budget": c.Policy.TransientBudget, "backoff-min": c.Policy.BackoffMin, "backoff-max": c.Policy.BackoffMax,
 		"publish-retry": c.Policy.PublishRetry, "take-over": c.TakeOver,
 	} {
@@ -106,6 +119,9 @@ func (c Config) Validate() error {
 		positive(flag, n, n > 0)
 	}
 	if _, err := c.rules(); err != nil {
+		errs = append(errs, err)
+	}
+	if err := c.Charts.Validate(); err != nil {
 		errs = append(errs, err)
 	}
 	if len(errs) > 0 {

@@ -38,3 +38,23 @@ func (c *count) Set(text string) error {
 	*c = count(n)
 	return nil
 }
+
+// always is a flag that is either always or never.
+type always bool
+
+// String returns the flag's text.
+func (a *always) String() string {
+	if *a {
+		return "always"
+	}
+	return "never"
+}
+
+// Set takes the flag's text.
+func (a *always) Set(text string) error {
+	if text != "always" && text != "never" {
+		return fmt.Errorf("%q is neither never nor always", text)
+	}
+	*a = text == "always"
+	return nil
+}

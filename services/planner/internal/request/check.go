@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/seatrial/seatrial/internal/helm/chart"
 	"github.com/seatrial/seatrial/internal/kit/wire"
 	pb "github.com/seatrial/seatrial/proto/seatrial/v1"
 )
@@ -194,35 +195,55 @@ func (c *check) identity(req *pb.Request, id, release string) {
 
 var digestForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
-func (c *check) chart(chart *pb.ChartSource) {
-	if chart == nil {
-		c.add("chart", "", `is required: {"object": "<name>"} names a packaged chart in seatrial-uploads`)
+func (c *check) chart(source *pb.ChartSource) {
+	if source == nil {
+		c.add("chart", "", `is required, for example {"oci": "oci://registry.example/charts/web", "version": "1.4.x"}`)
 		return
 	}
-	sources := map[string]string{"oci": chart.GetOci(), "repo": chart.GetRepo(), "object": chart.GetObject(), "path": chart.GetPath()}
+	sources := map[string]string{"oci": source.GetOci(), "repo": source.GetRepo(), "object": source.GetObject(), "path": source.GetPath()}
 	maps.DeleteFunc(sources, func(_, value string) bool { return value == "" })
 	if len(sources) != 1 {
 		c.add("chart", strings.Join(slices.Sorted(maps.Keys(sources)), " and "), "must have exactly one of oci, repo, object and path")
 	}
-	for _, source := range []string{"oci", "repo"} {
-		if value, ok := sources[source]; ok {
-			c.add("chart."+source, value, "not supported yet; upload the packaged chart: nats object put seatrial-uploads <file>")
-		}
+	// What is wrong with an address is said without quoting it: it may hold a password.
+	if oci := source.GetOci(); oci != "" {
+		c.wrong("chart.oci", "", chart.CheckOCI(oci))
 	}
-	if chart.GetPath() != "" && !c.rules.AllowPaths {
-		c.add("chart.path", chart.GetPath(), "paths are for development and not allowed here; "+
+	if repo := source.GetRepo(); repo != "" {
+		c.wrong("chart.repo", "", chart.CheckRepo(repo))
+		c.wrong("chart.name", source.GetName(), chart.CheckName(source.GetName()))
+	} else if source.GetName() != "" {
+		c.add("chart.name", source.GetName(), "goes with repo only")
+	}
+	if source.GetPath() != "" && !c.rules.AllowPaths {
+		c.add("chart.path", source.GetPath(), "paths are for development and not allowed here; "+
 			"upload the packaged chart: nats object put seatrial-uploads <file>")
 	}
-	if chart.GetOci() == "" && chart.GetRepo() == "" {
-		if chart.GetName() != "" {
-			c.add("chart.name", chart.GetName(), "goes with repo only")
-		}
-		if chart.GetVersion() != "" {
-			c.add("chart.version", chart.GetVersion(), "goes with oci and repo only; an uploaded chart has its own version")
-		}
-	}
-	if d := chart.GetDigest(); d != "" && !digestForm.MatchString(d) {
+	c.version(source)
+	if d := source.GetDigest(); d != "" && !digestForm.MatchString(d) {
 		c.add("chart.digest", d, "must be sha256: and 64 hexadecimal digits in lower case")
+	}
+}
+
+func (c *check) version(source *pb.ChartSource) {
+	version := source.GetVersion()
+	switch {
+	case version == "" && c.seen["chart.version"]: // a variable of a pipeline that is not set
+		c.add("chart.version", version, "must not be empty; leave it out for the newest")
+	case version == "":
+	case source.GetOci() == "" && source.GetRepo() == "":
+		c.add("chart.version", version, "goes with oci and repo only; an uploaded chart has its own version")
+	case chart.Pinned(source.GetOci()):
+		c.add("chart.version", version, "the digest in chart.oci names one version; leave out one of the two")
+	default:
+		c.wrong("chart.version", version, chart.CheckVersion(version))
+	}
+}
+
+// wrong notes a violation if there is an error.
+func (c *check) wrong(field, value string, err error) {
+	if err != nil {
+		c.add(field, value, "%s", err)
 	}
 }
 
