@@ -21,10 +21,7 @@ func (c *Conn) PublishCommand(ctx context.Context, cmd *seatrialv1.Command) erro
 	if err != nil {
 		return fmt.Errorf("publish command %d: %w", cmd.GetNumber(), err)
 	}
-	msg := nats.NewMsg(subject.CommandExecute(release))
-	if test := cmd.GetTest(); test != nil {
-		msg.Subject = subject.CommandTest(test.GetOptions().GetPool(), release)
-	}
+	msg := nats.NewMsg(subjectOf(cmd, release))
 	msg.Header.Set(wire.HeaderContentType, wire.Protobuf)
 	if msg.Data, err = proto.Marshal(cmd); err != nil {
 		return fmt.Errorf("publish command %d of %s: %w", cmd.GetNumber(), release, err)
@@ -49,6 +46,14 @@ func (c *Conn) PublishCommand(ctx context.Context, cmd *seatrialv1.Command) erro
 			return fmt.Errorf("%w (%w)", err, cause)
 		}
 	}
+}
+
+// subjectOf returns the subject of a command's worker.
+func subjectOf(cmd *seatrialv1.Command, release subject.Release) string {
+	if test := cmd.GetTest(); test != nil {
+		return subject.CommandTest(test.GetOptions().GetPool(), release)
+	}
+	return subject.CommandExecute(release)
 }
 
 // DeleteCommand takes a command out of its queue, be it in work or not. pool is that of a test command. It returns nil

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nuid"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/seatrial/seatrial/internal/kit/subject"
 	seatrialv1 "github.com/seatrial/seatrial/proto/seatrial/v1"
 )
 
@@ -94,4 +95,27 @@ func (l *lease) release(ctx context.Context) error {
 	msg.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
 	_, err := l.bucket.set(ctx, msg, l.revision, nuid.Next(), jetstream.WithMsgTTL(markerTTL))
 	return err
+}
+
+// AtWork reports whether anybody holds a lease for a command of this consumer in this cluster, and so is alive.
+func (c *Conn) AtWork(ctx context.Context, cluster, worker string) (bool, error) {
+	leases, err := OpenBucket[*seatrialv1.Lease](ctx, c, subject.BucketLeases)
+	if err != nil {
+		return false, err
+	}
+	keys, err := leases.Keys(ctx, subject.Keys(cluster, ""))
+	if err != nil {
+		return false, err
+	}
+	for _, key := range keys {
+		lease, _, err := leases.Get(ctx, key)
+		switch {
+		case errors.Is(err, ErrNotFound): // given back or run out
+		case err != nil:
+			return false, err
+		case lease.GetWorker() == worker:
+			return true, nil
+		}
+	}
+	return false, nil
 }

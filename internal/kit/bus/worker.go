@@ -91,6 +91,9 @@ func (r *run) handle(ctx context.Context, msg jetstream.Msg) error {
 	if err != nil {
 		return Dead(err)
 	}
+	if want := subjectOf(cmd, release); msg.Subject() != want || cmd.GetAction() == nil {
+		return Dead(fmt.Errorf("command %d on %s says %T of %s: belongs on %s", cmd.GetNumber(), msg.Subject(), cmd.GetAction(), release, want))
+	}
 	log := r.Log.With("release", release.String(), "number", cmd.GetNumber())
 	for {
 		row, revision, err := r.ledger.Get(ctx, release.Key())
@@ -120,7 +123,7 @@ var errRowChanged = errors.New("the ledger row has changed")
 // claim takes the lease, writes the row as begun, has the work done, and writes, gives back and publishes what must be.
 func (r *run) claim(ctx context.Context, log *slog.Logger, release subject.Release, cmd *seatrialv1.Command, row *seatrialv1.LedgerRow, revision uint64) error {
 	key := release.Key()
-	lease, err := takeLease(ctx, r.leases, key, &seatrialv1.Lease{Holder: r.Instance, Number: cmd.GetNumber()}, r.LeaseTTL)
+	lease, err := takeLease(ctx, r.leases, key, &seatrialv1.Lease{Holder: r.Instance, Number: cmd.GetNumber(), Worker: r.Durable}, r.LeaseTTL)
 	if err != nil {
 		return Later(r.comeAgain(), err)
 	}

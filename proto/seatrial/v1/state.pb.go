@@ -530,7 +530,9 @@ type OpenCommand struct {
 	Unpublished bool                   `protobuf:"varint,7,opt,name=unpublished,proto3" json:"unpublished,omitempty"`
 	PublishAt   *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=publish_at,json=publishAt,proto3" json:"publish_at,omitempty"`
 	// quarantined are the keys that the command carries: what is forgiven meanwhile does not change it.
-	Quarantined   []string `protobuf:"bytes,9,rep,name=quarantined,proto3" json:"quarantined,omitempty"`
+	Quarantined []string `protobuf:"bytes,9,rep,name=quarantined,proto3" json:"quarantined,omitempty"`
+	// attended_at is when it was last seen that nobody has taken the command because its workers are busy with others.
+	AttendedAt    *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=attended_at,json=attendedAt,proto3" json:"attended_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -617,6 +619,13 @@ func (x *OpenCommand) GetPublishAt() *timestamppb.Timestamp {
 func (x *OpenCommand) GetQuarantined() []string {
 	if x != nil {
 		return x.Quarantined
+	}
+	return nil
+}
+
+func (x *OpenCommand) GetAttendedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AttendedAt
 	}
 	return nil
 }
@@ -1171,9 +1180,11 @@ func (x *LedgerRow) GetOutcome() []byte {
 
 // Lease is the value of a release's key in seatrial-leases; the fence is the key's KV revision.
 type Lease struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Holder        string                 `protobuf:"bytes,1,opt,name=holder,proto3" json:"holder,omitempty"`
-	Number        uint32                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Holder string                 `protobuf:"bytes,1,opt,name=holder,proto3" json:"holder,omitempty"`
+	Number uint32                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	// worker is the consumer whose commands the holder carries out.
+	Worker        string `protobuf:"bytes,3,opt,name=worker,proto3" json:"worker,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1220,6 +1231,13 @@ func (x *Lease) GetNumber() uint32 {
 		return x.Number
 	}
 	return 0
+}
+
+func (x *Lease) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
 }
 
 var File_seatrial_v1_state_proto protoreflect.FileDescriptor
@@ -1279,7 +1297,7 @@ const file_seatrial_v1_state_proto_rawDesc = "" +
 	"\afailure\x18\x10 \x01(\v2\x14.seatrial.v1.FailureR\afailure\x12C\n" +
 	"\x0frollback_target\x18\x11 \x01(\v2\x1a.seatrial.v1.ChartRevisionR\x0erollbackTarget\x12%\n" +
 	"\x0equarantine_key\x18\x12 \x01(\tR\rquarantineKey\x12.\n" +
-	"\acancels\x18\x13 \x03(\v2\x14.seatrial.v1.RequestR\acancels\"\xda\x02\n" +
+	"\acancels\x18\x13 \x03(\v2\x14.seatrial.v1.RequestR\acancels\"\x97\x03\n" +
 	"\vOpenCommand\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x127\n" +
@@ -1290,7 +1308,10 @@ const file_seatrial_v1_state_proto_rawDesc = "" +
 	"\vunpublished\x18\a \x01(\bR\vunpublished\x129\n" +
 	"\n" +
 	"publish_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tpublishAt\x12 \n" +
-	"\vquarantined\x18\t \x03(\tR\vquarantinedJ\x04\b\x06\x10\aR\n" +
+	"\vquarantined\x18\t \x03(\tR\vquarantined\x12;\n" +
+	"\vattended_at\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"attendedAtJ\x04\b\x06\x10\aR\n" +
 	"cancelling\"\xd8\x02\n" +
 	"\x0eRevisionRecord\x124\n" +
 	"\acontent\x18\x01 \x01(\v2\x1a.seatrial.v1.ChartRevisionR\acontent\x12\x1e\n" +
@@ -1337,10 +1358,11 @@ const file_seatrial_v1_state_proto_rawDesc = "" +
 	"\x05state\x18\x03 \x01(\tR\x05state\x12\x16\n" +
 	"\x06holder\x18\x04 \x01(\tR\x06holder\x12\x14\n" +
 	"\x05fence\x18\x05 \x01(\x04R\x05fence\x12\x18\n" +
-	"\aoutcome\x18\x06 \x01(\fR\aoutcome\"7\n" +
+	"\aoutcome\x18\x06 \x01(\fR\aoutcome\"O\n" +
 	"\x05Lease\x12\x16\n" +
 	"\x06holder\x18\x01 \x01(\tR\x06holder\x12\x16\n" +
-	"\x06number\x18\x02 \x01(\rR\x06numberB;Z9github.com/seatrial/seatrial/proto/seatrial/v1;seatrialv1b\x06proto3"
+	"\x06number\x18\x02 \x01(\rR\x06number\x12\x16\n" +
+	"\x06worker\x18\x03 \x01(\tR\x06workerB;Z9github.com/seatrial/seatrial/proto/seatrial/v1;seatrialv1b\x06proto3"
 
 var (
 	file_seatrial_v1_state_proto_rawDescOnce sync.Once
@@ -1401,20 +1423,21 @@ var file_seatrial_v1_state_proto_depIdxs = []int32{
 	15, // 21: seatrial.v1.OpenCommand.issued_at:type_name -> google.protobuf.Timestamp
 	15, // 22: seatrial.v1.OpenCommand.started_at:type_name -> google.protobuf.Timestamp
 	15, // 23: seatrial.v1.OpenCommand.publish_at:type_name -> google.protobuf.Timestamp
-	13, // 24: seatrial.v1.RevisionRecord.content:type_name -> seatrial.v1.ChartRevision
-	15, // 25: seatrial.v1.RevisionRecord.since:type_name -> google.protobuf.Timestamp
-	15, // 26: seatrial.v1.Quarantined.at:type_name -> google.protobuf.Timestamp
-	17, // 27: seatrial.v1.OutboxEntry.command:type_name -> seatrial.v1.Command
-	18, // 28: seatrial.v1.OutboxEntry.outcome:type_name -> seatrial.v1.Outcome
-	18, // 29: seatrial.v1.OutboxEntry.settled:type_name -> seatrial.v1.Outcome
-	8,  // 30: seatrial.v1.OutboxEntry.end:type_name -> seatrial.v1.CommandEnd
-	18, // 31: seatrial.v1.CommandEnd.outcome:type_name -> seatrial.v1.Outcome
-	18, // 32: seatrial.v1.RequestRow.settled:type_name -> seatrial.v1.Outcome
-	33, // [33:33] is the sub-list for method output_type
-	33, // [33:33] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	15, // 24: seatrial.v1.OpenCommand.attended_at:type_name -> google.protobuf.Timestamp
+	13, // 25: seatrial.v1.RevisionRecord.content:type_name -> seatrial.v1.ChartRevision
+	15, // 26: seatrial.v1.RevisionRecord.since:type_name -> google.protobuf.Timestamp
+	15, // 27: seatrial.v1.Quarantined.at:type_name -> google.protobuf.Timestamp
+	17, // 28: seatrial.v1.OutboxEntry.command:type_name -> seatrial.v1.Command
+	18, // 29: seatrial.v1.OutboxEntry.outcome:type_name -> seatrial.v1.Outcome
+	18, // 30: seatrial.v1.OutboxEntry.settled:type_name -> seatrial.v1.Outcome
+	8,  // 31: seatrial.v1.OutboxEntry.end:type_name -> seatrial.v1.CommandEnd
+	18, // 32: seatrial.v1.CommandEnd.outcome:type_name -> seatrial.v1.Outcome
+	18, // 33: seatrial.v1.RequestRow.settled:type_name -> seatrial.v1.Outcome
+	34, // [34:34] is the sub-list for method output_type
+	34, // [34:34] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_seatrial_v1_state_proto_init() }

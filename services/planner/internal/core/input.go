@@ -42,7 +42,10 @@ type CommandTaken struct{ Number uint32 }
 
 // Tick says that time has passed. One tick handles one deadline: NextTick may then lie in the past again. A tick at
 // which nothing is due changes nothing.
-type Tick struct{}
+type Tick struct {
+	// Attended: who would take the open command is there, and busy with the commands of other releases.
+	Attended bool
+}
 
 func (RequestReceived) input() {}
 func (RequestRejected) input() {}
@@ -83,6 +86,7 @@ const (
 	duePublish  signal = "due: publish again"
 	dueNoWorker signal = "due: no worker"
 	dueWithdraw signal = "due: withdraw"
+	dueAttended signal = "due: workers are busy" // in place of these two
 
 	// The kinds that come with a class or a verdict, which follows.
 	deployFailed    signal = outcome + pb.KindDeployFailed + " "
@@ -126,6 +130,9 @@ func (d *decision) read(in Input) signal {
 		return commandTaken
 	case Tick:
 		if at, due, ok := nextDeadline(d.policy, d.state); ok && !at.After(d.now) {
+			if in.Attended && (due == dueNoWorker || due == dueWithdraw) && d.state.Active.Open.StartedAt == nil {
+				return dueAttended
+			}
 			return due
 		}
 		return dueNothing
@@ -170,7 +177,7 @@ func (d *decision) readOutcome() signal {
 	switch kind := o.GetKind(); {
 	case o.GetService() == service:
 		return outcomeOwn
-	case open == nil || o.GetNumber() != open.Number:
+	case open == nil || o.GetNumber() != open.Number || o.GetRequest() != d.state.Active.Request.GetId():
 		return outcomeLate
 	case kind == pb.KindTested:
 		return tested + signal(o.GetTestRun().GetVerdict())

@@ -122,6 +122,7 @@ var table = []transition{
 	{inCommand, duePublish, "publish again", (*decision).publishAgain, nil, "same number, same bytes"},
 	{inMutation, dueRetry, "command", (*decision).command, nil, "new number"},
 	{inCommand, dueNoWorker, "tell", (*decision).noWorker, nil, ""},
+	{inCommand, dueAttended, "wait in line", (*decision).waitInLine, nil, ""},
 	{inCommand, dueWithdraw, "withdraw", (*decision).withdraw, settles, "failed"},
 
 	// What decides nothing.

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -42,12 +43,13 @@ func nextDeadline(p Policy, s *pb.ReleaseState) (at time.Time, due signal, ok bo
 	return at, due, ok
 }
 
-// silentSince returns the time from which on the open command should have had a word: when it was given out or, once a
-// worker has it, when the time ends that the command itself allows.
+// silentSince returns the time from which on the open command should have had a word: when it was given out, or its
+// workers were last seen to be busy with others or, once one of them has it, when the time ends that the command itself
+// allows.
 func silentSince(a *pb.Active) time.Time {
 	open := a.Open
 	if open.StartedAt == nil {
-		return open.IssuedAt.AsTime()
+		return cmp.Or(open.AttendedAt, open.IssuedAt).AsTime()
 	}
 	allowed := a.Request.GetUpgrade().GetTimeout()
 	switch open.Kind {
@@ -67,13 +69,20 @@ func (d *decision) noteWorker() {
 	open.Noworker = false
 }
 
+// waitInLine notes that the command waits for its turn.
+func (d *decision) waitInLine() {
+	open := d.state.Active.Open
+	open.AttendedAt = d.timestamp()
+	open.Noworker = false
+}
+
 // noWorker tells that nobody has said a word on the command.
 func (d *decision) noWorker() {
 	open := d.state.Active.Open
 	open.Noworker = true
 	o := d.aboutCommand(pb.KindNoWorker, "")
-	if open.StartedAt != nil {
-		o.Id += fmt.Sprintf("/%d", open.StartedAt.Seconds) // it can happen to each holder
+	if at := cmp.Or(open.StartedAt, open.AttendedAt); at != nil {
+		o.Id += fmt.Sprintf("/%d", at.Seconds) // it can happen to each holder, and after each time that there was one
 	}
 	o.Failure = d.silence()
 	o.Message = o.Failure.Reason
@@ -107,7 +116,7 @@ func (d *decision) silence() *pb.Failure {
 	}
 	return &pb.Failure{
 		Class:  pb.ClassTransient,
-		Reason: fmt.Sprintf("no %s has taken command %d (%s) of %s for %s", who, open.Number, open.Kind, d.state.Release, span(d.now.Sub(open.IssuedAt.AsTime()))),
+		Reason: fmt.Sprintf("no %s has taken command %d (%s) of %s for %s", who, open.Number, open.Kind, d.state.Release, span(d.now.Sub(silentSince(d.state.Active)))),
 		Next:   "check that the " + who + " runs and can read its commands",
 	}
 }

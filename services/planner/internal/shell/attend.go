@@ -41,12 +41,8 @@ func (s *Shell) nextVisit(state *pb.ReleaseState) (at time.Time, ok bool) {
 func (s *Shell) visit(ctx context.Context, key string) {
 	r, err := subject.ParseKey(key)
 	if err == nil {
-		err = s.apply(ctx, r, func(ctx context.Context) (core.Input, error) {
-			// After a time without planners, what was reported meanwhile comes before the deadlines that have passed.
-			if unread, err := s.conn.UnreadOutcomes(ctx, r); unread || err != nil {
-				return nil, err
-			}
-			return core.Tick{}, nil
+		err = s.apply(ctx, r, func(ctx context.Context, state *pb.ReleaseState) (core.Input, error) {
+			return s.due(ctx, r, state)
 		})
 	}
 	var state *pb.ReleaseState
@@ -59,6 +55,26 @@ func (s *Shell) visit(ctx context.Context, key string) {
 	if req := core.Resolving(state); req != nil {
 		s.resolve(req)
 	}
+}
+
+// due returns the input of a deadline. After a time without planners, what was reported meanwhile comes first.
+func (s *Shell) due(ctx context.Context, r subject.Release, state *pb.ReleaseState) (core.Input, error) {
+	open := state.GetActive().GetOpen()
+	if open == nil || open.GetUnpublished() {
+		return core.Tick{}, nil
+	}
+	if unread, err := s.conn.UnreadOutcomes(ctx, r); unread || err != nil {
+		return nil, err
+	}
+	if open.GetStartedAt() != nil {
+		return core.Tick{}, nil
+	}
+	worker := subject.ConsumerExecutor(r.Cluster)
+	if open.GetKind() == pb.CommandTest {
+		worker = subject.ConsumerTester(r.Cluster, state.GetActive().GetRequest().GetTest().GetPool())
+	}
+	attended, err := s.conn.AtWork(ctx, r.Cluster, worker)
+	return core.Tick{Attended: attended}, err
 }
 
 // attendance holds an alarm for each release that is to be visited.

@@ -37,7 +37,7 @@ func (s *Shell) handleRequest(ctx context.Context, msg jetstream.Msg) error {
 	}
 	req, violations := s.options.Rules.Decode(m)
 	digest := m.Digest()
-	err = s.apply(ctx, r, func(ctx context.Context) (core.Input, error) {
+	err = s.apply(ctx, r, func(ctx context.Context, _ *pb.ReleaseState) (core.Input, error) {
 		whose, err := s.claim(ctx, req, digest)
 		if whose == claimTaken {
 			// The id belongs to another request, which has its own last word. This one is known by its sequence, of which

@@ -58,7 +58,7 @@ func (s *Shell) fetch(ctx context.Context, req *pb.Request) {
 	s.crash("chart stored")
 	r, err := subject.ParseRelease(req.GetRelease())
 	if err == nil {
-		err = s.apply(ctx, r, func(context.Context) (core.Input, error) { return in, nil })
+		err = s.apply(ctx, r, func(context.Context, *pb.ReleaseState) (core.Input, error) { return in, nil })
 	}
 	if err != nil && ctx.Err() == nil {
 		s.log.WarnContext(ctx, "cannot go on with a chart, it will be fetched again", "release", req.GetRelease(), "request", req.GetId(), "error", err)

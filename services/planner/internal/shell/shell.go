@@ -88,12 +88,15 @@ func New(ctx context.Context, conn *bus.Conn, options Options, log *slog.Logger)
 // conflictPause is how long the loser of a compare-and-set waits at most, so that two planners do not lose by turns.
 const conflictPause = 50 * time.Millisecond
 
+// nextInput returns what is to be decided on a state.
+type nextInput func(context.Context, *pb.ReleaseState) (core.Input, error)
+
 // apply brings an input to a release. Which one is asked after the state was loaded and its outbox published, and again
-// after each lost compare-and-set: what an input makes certain then holds for the state that is decided on. A nil input
-// is none.
+// after each lost compare-and-set, and is told the state: what an input makes certain then holds for the state that is
+// decided on. A nil input is none.
 //
 // Inputs to one release wait for each other in this process, which would otherwise compete with itself.
-func (s *Shell) apply(ctx context.Context, r subject.Release, next func(context.Context) (core.Input, error)) error {
+func (s *Shell) apply(ctx context.Context, r subject.Release, next nextInput) error {
 	unlock, err := s.busy.lock(ctx, r.Key())
 	if err != nil {
 		return err
@@ -111,7 +114,7 @@ func (s *Shell) apply(ctx context.Context, r subject.Release, next func(context.
 }
 
 // applyOnce is one try of apply; it returns bus.ErrConflict if it lost a compare-and-set.
-func (s *Shell) applyOnce(ctx context.Context, r subject.Release, next func(context.Context) (core.Input, error)) error {
+func (s *Shell) applyOnce(ctx context.Context, r subject.Release, next nextInput) error {
 	state, revision, err := s.load(ctx, r)
 	if err != nil {
 		return err
@@ -119,7 +122,7 @@ func (s *Shell) applyOnce(ctx context.Context, r subject.Release, next func(cont
 	if state, revision, err = s.flush(ctx, r, state, revision); err != nil {
 		return err
 	}
-	in, err := next(ctx)
+	in, err := next(ctx, state)
 	if in == nil || err != nil {
 		return err
 	}
