@@ -514,7 +514,7 @@ func TestListSaysWhatRunsWhereSinceWhenAndWhatProvesIt(t *testing.T) {
 	_, names = o.list("mars", "", `{}`)
 	require.Empty(t, names)
 
-	for _, body := range []string{`{"limit": -1}`, `{"limit": 1001}`, `{"continue": "web"}`, `{"limits": 1}`} {
+	for _, body := range []string{`{"limit": -1}`, `{"limit": 501}`, `{"continue": "web"}`, `{"limits": 1}`} {
 		code, msg := o.askOn(subject.APIList("", ""), body)
 		o.refusal("400", code, msg)
 	}
