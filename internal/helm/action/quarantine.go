@@ -42,7 +42,7 @@ func (op *operation) checkQuarantine(ctx context.Context, deploy *seatrialv1.Dep
 	}
 	op.result.Mutation.QuarantineKey = name
 	if !deploy.GetForce() && slices.Contains(op.Command.GetQuarantined(), name) {
-		return fault.New(seatrialv1.ClassRejected, "change the chart, its values or the options, or deploy it with force",
+		return fault.New(seatrialv1.ClassRejected, "change the chart, its values or the options, forgive them, or deploy with force",
 			"this chart with these values and options is in quarantine")
 	}
 	return nil

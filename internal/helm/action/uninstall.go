@@ -11,6 +11,7 @@ import (
 	helmrelease "helm.sh/helm/v3/pkg/release"
 	"helm.sh/helm/v3/pkg/storage/driver"
 
+	"github.com/seatrial/seatrial/internal/kit/fault"
 	seatrialv1 "github.com/seatrial/seatrial/proto/seatrial/v1"
 )
 
@@ -130,6 +131,12 @@ func (op *operation) remove(ctx context.Context, cfg *helmaction.Configuration, 
 	op.records.updated, op.records.unfinished = nil, nil
 	if err == nil {
 		return nil
+	}
+	if cause := op.helm.Fault(); cause != nil { // Helm may say no more than that it has failed
+		err = cause
+	}
+	if op.helm.Class(err) == seatrialv1.ClassFailed {
+		err = fault.New(seatrialv1.ClassFailed, "clear what is in the way, then ask for the uninstall again", "%w", err)
 	}
 	if !op.helm.Removed() && newest.Info.Status != helmrelease.StatusUninstalling {
 		if err := op.storage.Update(newest); err != nil {

@@ -168,6 +168,8 @@ func TestAnUninstallThatFailsHalfWayCanBeRepeatedAndDeployedOver(t *testing.T) {
 			r := w.uninstall(func(c *pb.Command) { c.GetUninstall().Options.Timeout = "2s" })
 			f := w.failed(r, pb.ClassFailed, "ConfigMap "+w.namespace+"/stays is not gone within the time-out of 2s")
 			require.True(t, f.Mutated)
+			require.Contains(t, f.Next, "ask for the uninstall again")
+			require.Equal(t, "stays", f.Objects[0].GetName())
 			require.Nil(t, r.Running, "what is left is no release that runs")
 			require.Equal(t, []string{"1 superseded", "2 uninstalling"}, w.statuses())
 

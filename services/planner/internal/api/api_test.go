@@ -411,8 +411,11 @@ func TestPlannersShareTheQuestions(t *testing.T) {
 	o := newOffice(t)
 	o.open(10)
 	o.open(10)
-	services := o.services()
-	require.Len(t, services, 2)
+	var services []micro.Info
+	require.Eventually(t, func() bool {
+		services = o.services()
+		return len(services) == 2
+	}, soon, 10*time.Millisecond)
 	for _, info := range services {
 		require.Equal(t, "1.2.3-rc.1", info.Version)
 		subjects := map[string]string{}
@@ -514,7 +517,7 @@ func TestListSaysWhatRunsWhereSinceWhenAndWhatProvesIt(t *testing.T) {
 	_, names = o.list("mars", "", `{}`)
 	require.Empty(t, names)
 
-	for _, body := range []string{`{"limit": -1}`, `{"limit": 1001}`, `{"continue": "web"}`, `{"limits": 1}`} {
+	for _, body := range []string{`{"limit": -1}`, `{"limit": 501}`, `{"continue": "web"}`, `{"limits": 1}`} {
 		code, msg := o.askOn(subject.APIList("", ""), body)
 		o.refusal("400", code, msg)
 	}

@@ -18,7 +18,7 @@ import (
 // How much stands in one answer, unless the question says otherwise, and at most.
 const (
 	listed     = 100
-	mostListed = 1000
+	mostListed = 500
 )
 
 // list answers what runs where: in the order of the releases' names, a page at a time. A release stands in one page, also

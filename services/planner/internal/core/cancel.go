@@ -7,16 +7,26 @@ import (
 	pb "github.com/seatrial/seatrial/proto/seatrial/v1"
 )
 
+// maxCancels is how many can wait for one request: their last words are told at once, in one outbox.
+const maxCancels = 4
+
 // cancel stops the request that it names, or all that were asked for before it: what waits at once, the active one at its
 // next boundary. It is done when they are settled.
 func (d *decision) cancel() {
 	r, s := d.admit(), d.state
 	named := r.GetCancels()
-	if named == "" && r.Sequence > s.Cancellation.GetSequence() {
-		s.Cancellation = &pb.Cancellation{Request: r.Id, Sequence: r.Sequence}
-	}
 	meant := func(known *pb.Request) bool {
 		return known != nil && (known.Id == named || named == "" && known.Sequence < r.Sequence)
+	}
+	if a := s.Active; meant(a.GetRequest()) && len(a.Cancels) == maxCancels {
+		reason := fmt.Sprintf("%d cancels of %s %s wait already for its command to end", maxCancels, a.Request.Verb, a.Request.Id)
+		d.lastWord(r, &pb.Settlement{Result: pb.ResultRejected}, "rejected: "+reason, &pb.Failure{
+			Class: pb.ClassRejected, Reason: reason, Next: "nothing: the first of them stops it",
+		})
+		return
+	}
+	if named == "" && r.Sequence > s.Cancellation.GetSequence() {
+		s.Cancellation = &pb.Cancellation{Request: r.Id, Sequence: r.Sequence}
 	}
 	var dropped []string
 	for _, waiting := range []**pb.Request{&s.Waiting, &s.WaitingTest} {

@@ -219,6 +219,13 @@ func TestTheLargestStateFitsIntoOneMessage(t *testing.T) {
 	// A second one waits while the command is published again, and while it is rolled back.
 	sequence++
 	decide(RequestReceived{large("d3", sequence)})
+	for i := range maxCancels + 1 {
+		sequence++
+		r := newRequest(pb.VerbCancel, string('a'+rune(i)), sequence)
+		r.Cancels = "d2"
+		decide(RequestReceived{r})
+	}
+	require.Len(t, state.Active.Cancels, maxCancels)
 	decide(CommandTaken{state.Number})
 	now = now.Add(time.Second)
 	decide(Tick{})
