@@ -72,10 +72,10 @@ func (f *Fetcher) keyring() (openpgp.EntityList, error) {
 
 // keyName returns the name in a key, and its fingerprint.
 func keyName(key *openpgp.Entity) string {
-	print := strings.ToUpper(hex.EncodeToString(key.PrimaryKey.Fingerprint))
+	fingerprint := strings.ToUpper(hex.EncodeToString(key.PrimaryKey.Fingerprint))
 	identity := key.PrimaryIdentity()
 	if identity == nil || len(identity.Name) > maxName {
-		return print
+		return fingerprint
 	}
-	return identity.Name + " " + print
+	return identity.Name + " " + fingerprint
 }

@@ -52,7 +52,7 @@ var chartName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 // CheckName returns what is wrong with the name of a chart in a repository.
 func CheckName(text string) error {
 	if len(text) > maxName || !chartName.MatchString(text) {
-		return fmt.Errorf("must be the name of a chart in the repository: at most %d letters, digits, - _ and .", maxName)
+		return fmt.Errorf("must be the name of a chart in the repository: at most %d letters, digits, dots, - and _", maxName)
 	}
 	return nil
 }
@@ -245,12 +245,12 @@ func get(ctx context.Context, way *web, at *url.URL, name string) (io.ReadCloser
 		return nil, broken(at.Host, name, err)
 	}
 	file := at.Path[strings.LastIndexByte(at.Path, '/')+1:]
-	switch code := resp.StatusCode; {
-	case code == http.StatusOK:
+	switch code := resp.StatusCode; code {
+	case http.StatusOK:
 		return resp.Body, nil
-	case code == http.StatusNotFound || code == http.StatusGone:
+	case http.StatusNotFound, http.StatusGone:
 		err = refuse("check the URL and the name", "%s: %s %w on %s", name, file, errAbsent, at.Host)
-	case code == http.StatusUnauthorized || code == http.StatusForbidden:
+	case http.StatusUnauthorized, http.StatusForbidden:
 		err = refuse("check the URL; if it is right, let the operator give the planner credentials for the repository, in --repository-config",
 			"%s: %s does not let the planner read %s", name, at.Host, file)
 	default:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -106,8 +107,6 @@ func record(r *http.Request, next http.Handler) *httptest.ResponseRecorder {
 
 // copyHeader copies the header of a recorded answer, with the length of the whole body.
 func copyHeader(w http.ResponseWriter, whole *httptest.ResponseRecorder) {
-	for name, values := range whole.Header() {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), whole.Header())
 	w.Header().Set("Content-Length", strconv.Itoa(whole.Body.Len()))
 }

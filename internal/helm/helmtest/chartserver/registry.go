@@ -43,6 +43,7 @@ func (s *Server) Put(t testing.TB, repository, tag, mediaType, manifest string) 
 	req.Header.Set("Content-Type", mediaType)
 	resp, err := direct{s.handler}.RoundTrip(req)
 	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
 	require.Equal(t, http.StatusCreated, resp.StatusCode)
 }
 
