@@ -58,7 +58,16 @@ $(TOOLS:%=.bin/%): .bin/%: tools/go.mod
 .PHONY: demo
 demo: $(CLUSTER) .bin/helm .bin/nats ## Play the whole story on this machine, on a real Kubernetes
 	go build -o .bin/seatrial-demo ./dev
-	$(IN_CLUSTER) .bin/seatrial-demo -nats $(BIN)/nats -helm $(BIN)/helm
+	$(IN_CLUSTER) $(DEMO_ALONE) .bin/seatrial-demo -nats $(BIN)/nats -helm $(BIN)/helm
+
+# A running system's NATS_URL counts together with its KUBECONFIG only: it knows nothing of a cluster that is started here.
+DEMO_ALONE := $(if $(CLUSTER),env -u NATS_URL -u SEATRIAL_NATS_URL)
+
+# SEATRIAL_STATE, SEATRIAL_NATS_PORT and SEATRIAL_HTTP_PORT are read by the program itself.
+.PHONY: up
+up: $(CLUSTER) .bin/helm .bin/nats ## Run everything on this machine until Ctrl-C; SEATRIAL_STATE=folder keeps the streams
+	@go build -o .bin/seatrial-up ./dev/up
+	@$(IN_CLUSTER) .bin/seatrial-up
 
 TEST_TIMEOUT ?= 20m
 
