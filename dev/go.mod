@@ -12,6 +12,7 @@ require (
 	github.com/seatrial/seatrial/services/planner v0.0.0
 	github.com/seatrial/seatrial/services/tester v0.0.0
 	github.com/stretchr/testify v1.12.1
+	golang.org/x/crypto/x509roots/fallback v0.0.0-20261030153154-30a33513ff6d
 	golang.org/x/sync v0.24.0
 	helm.sh/helm/v3 v3.22.0
 )
