@@ -127,10 +127,14 @@ func unknown(ctx context.Context, conn *bus.Conn) error {
 	if err != nil {
 		return fmt.Errorf("ask for release %s: %w", release, err)
 	}
-	if answer.Header.Get(micro.ErrorCodeHeader) != strconv.Itoa(http.StatusNotFound) {
-		return fmt.Errorf("release %s is there already: the demo needs a system that has never had one: %s", release, answer.Data)
+	switch answer.Header.Get(micro.ErrorCodeHeader) {
+	case strconv.Itoa(http.StatusNotFound):
+		return nil
+	case "":
+		return fmt.Errorf("release %s is there already: play the demo on a system that has never had it", release)
+	default:
+		return fmt.Errorf("ask for release %s: %s", release, answer.Header.Get(micro.ErrorHeader))
 	}
-	return nil
 }
 
 // play plays one scene and returns how it differed.
