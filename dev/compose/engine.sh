@@ -67,7 +67,8 @@ ip link set lo up
 mount -t tmpfs none /run
 
 export DOCKER_HOST=unix://$dir/docker.sock DOCKER_BUILDKIT=0 # Debian's has no other builder
-dockerd --host "$DOCKER_HOST" --data-root "$dir/data" --exec-root "$dir/exec" --pidfile "$dir/docker.pid" \
+# A session of its own: Ctrl-C is for the command, and at its end it may need the engine once more.
+setsid dockerd --host "$DOCKER_HOST" --data-root "$dir/data" --exec-root "$dir/exec" --pidfile "$dir/docker.pid" \
 	--cgroup-parent "/${dir##*/}" >"$dir/dockerd.log" 2>&1 &
 engine=$!
 late=$((SECONDS + 60))

@@ -17,10 +17,10 @@ containers() { env KUBECONFIG="$dir/kubeconfig" "${compose[@]}" "$@"; }
 end() {
 	local code=$?
 	if [ "$code" != 0 ]; then
-		containers ps
-		containers logs --no-color --tail=20
+		containers ps || true
+		containers logs --no-color --tail=20 || true
 	fi
-	containers down --volumes --timeout=10
+	containers down --volumes --timeout=10 || code=$?
 	rm -rf "$dir"
 	exit "$code"
 }
