@@ -45,20 +45,49 @@ cluster: .bin/seatrial-cluster ## Build the embedded Kubernetes (12 minutes the 
 	dev/cluster/build.sh $(BIN)/seatrial-cluster
 
 # Each tool for itself, so that `make demo` waits for two of them only. tools/go.mod pins their versions.
-TOOLS := buf golangci-lint gotestsum govulncheck helm nats protoc-gen-go
+TOOLS := buf golangci-lint gotestsum govulncheck helm nats nats-server protoc-gen-go
 
 .PHONY: tools
 tools: $(TOOLS:%=.bin/%) ## Build the tools of tools/go.mod into .bin/
 
 $(TOOLS:%=.bin/%): .bin/%: tools/go.mod
-	GOWORK=off GOBIN=$(BIN) go -C tools install $$(grep -o '[^[:space:]]*/$*$$' tools/go.mod)
+	GOWORK=off GOBIN=$(BIN) go -C tools install $$(grep -oE '[^[:space:]]*/$*(/v[0-9]+)?$$' tools/go.mod)
+
+.bin/ca-certificates.crt: dev/roots/main.go dev/go.mod
+	go run ./dev/roots >$@
+
+.bin/empty:
+	mkdir -p $@
+
+# What deploy/Dockerfile and deploy/nats/Dockerfile copy.
+IMAGE_PARTS := build .bin/nats-server .bin/ca-certificates.crt .bin/empty
+
+# Either of the two programs. It wants to be told of the cluster also where it only builds.
+.PHONY: images
+images: $(IMAGE_PARTS) ## Build the container images of docker-compose.yaml
+	compose=$$(command -v docker-compose || echo docker compose); \
+	KUBECONFIG=$${KUBECONFIG:-/dev/null} SEATRIAL_VERSION=$(VERSION) $$compose build
 
 ## Running
 
 .PHONY: demo
 demo: $(CLUSTER) .bin/helm .bin/nats ## Play the whole story on this machine, on a real Kubernetes
 	go build -o .bin/seatrial-demo ./dev
-	$(IN_CLUSTER) .bin/seatrial-demo -nats $(BIN)/nats -helm $(BIN)/helm
+	$(IN_CLUSTER) $(DEMO_ALONE) .bin/seatrial-demo -nats $(BIN)/nats -helm $(BIN)/helm
+
+# A running system's NATS_URL counts together with its KUBECONFIG only: it knows nothing of a cluster that is started here.
+DEMO_ALONE := $(if $(CLUSTER),env -u NATS_URL -u SEATRIAL_NATS_URL)
+
+# SEATRIAL_STATE, SEATRIAL_NATS_PORT and SEATRIAL_HTTP_PORT are read by the program itself.
+.PHONY: up
+up: $(CLUSTER) .bin/helm .bin/nats ## Run everything on this machine until Ctrl-C; SEATRIAL_STATE=folder keeps the streams
+	@go build -o .bin/seatrial-up ./dev/up
+	@$(IN_CLUSTER) .bin/seatrial-up
+
+.PHONY: compose-test
+compose-test: $(CLUSTER) $(IMAGE_PARTS) .bin/helm .bin/nats ## Play the whole story on containers, with a Docker engine of its own or that of DOCKER_HOST
+	go build -o .bin/seatrial-demo ./dev
+	dev/compose/engine.sh $(IN_CLUSTER) dev/compose/test.sh
 
 TEST_TIMEOUT ?= 20m
 

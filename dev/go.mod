@@ -4,12 +4,15 @@ go 1.26.0
 
 require (
 	github.com/nats-io/nats.go v1.55.0
+	github.com/seatrial/seatrial/internal/helm v0.0.0
 	github.com/seatrial/seatrial/internal/kit v0.0.0
 	github.com/seatrial/seatrial/proto v0.0.0
 	github.com/seatrial/seatrial/services/executor v0.0.0
 	github.com/seatrial/seatrial/services/notifier v0.0.0
 	github.com/seatrial/seatrial/services/planner v0.0.0
 	github.com/seatrial/seatrial/services/tester v0.0.0
+	github.com/stretchr/testify v1.12.1
+	golang.org/x/crypto/x509roots/fallback v0.0.0-20261030153154-30a33513ff6d
 	golang.org/x/sync v0.24.0
 	helm.sh/helm/v3 v3.22.0
 )
@@ -101,12 +104,10 @@ require (
 	github.com/rubenv/sql-migrate v1.8.1 // indirect
 	github.com/russross/blackfriday/v2 v2.1.0 // indirect
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3 // indirect
-	github.com/seatrial/seatrial/internal/helm v0.0.0 // indirect
 	github.com/shopspring/decimal v1.4.0 // indirect
 	github.com/spf13/cast v1.7.0 // indirect
 	github.com/spf13/cobra v1.10.2 // indirect
 	github.com/spf13/pflag v1.0.10 // indirect
-	github.com/stretchr/testify v1.12.1 // indirect
 	github.com/x448/float16 v0.8.4 // indirect
 	github.com/xlab/treeprint v1.2.0 // indirect
 	go.uber.org/goleak v1.3.0 // indirect

@@ -1,5 +1,5 @@
-// Package demo plays the main job on embedded parts and tells it as a story: people's commands by the real natscli, the
-// outcomes as they come, and the CloudEvents that subscribers receive.
+// Package demo plays the main job on a running system and tells it as a story: people's commands by the real natscli,
+// the outcomes as they come, and the CloudEvents that subscribers receive.
 package demo
 
 import (
@@ -8,18 +8,23 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
 
 	"github.com/seatrial/seatrial/dev/system"
+	"github.com/seatrial/seatrial/internal/kit/bus"
 	"github.com/seatrial/seatrial/internal/kit/subject"
 	"github.com/seatrial/seatrial/internal/kit/wire"
 	seatrialv1 "github.com/seatrial/seatrial/proto/seatrial/v1"
@@ -31,33 +36,37 @@ var ErrDiffered = errors.New("a scene differed from what is expected")
 // release is what the demo is about.
 var release = subject.Release{Cluster: system.Cluster, Namespace: "shop", Name: "web"}
 
-// settleTimeout is how long one scene may take.
-const settleTimeout = 5 * time.Minute
+// connectTimeout is how long NATS may take to answer, and settleTimeout how long one scene may take.
+const (
+	connectTimeout = 10 * time.Second
+	settleTimeout  = 5 * time.Minute
+)
 
 // Config says with what the demo is played.
 type Config struct {
 	// NATSCLI and HelmCLI are the paths of the programs `nats` and `helm`.
 	NATSCLI string
 	HelmCLI string
-	// Kubeconfig reaches the cluster.
+	// NATSURL reaches the system, and Kubeconfig the cluster that it works in.
+	NATSURL    string
 	Kubeconfig string
 	// Dir keeps the charts.
 	Dir string
-	// Out takes the story.
+	// Out takes the story, Log what goes wrong with the connection.
 	Out io.Writer
+	Log *slog.Logger
 }
 
 // demo is one performance.
 type demo struct {
 	cfg Config
-	url string
 	// proven is the digest of what 1.0.0 was.
 	proven string
 
 	mu      sync.Mutex
 	started time.Time
 	act     *act
-	settled chan struct{} // closed when the scene's settled event has come
+	settled chan struct{} // gets something when the scene's settled event has come
 }
 
 // event is a CloudEvent as a subscriber reads it from NATS, in binary mode.
@@ -66,13 +75,23 @@ type event struct {
 	attributes map[string]string
 }
 
-// Play plays all scenes on a running system.
-func Play(ctx context.Context, sys *system.System, cfg Config) error {
-	d := &demo{cfg: cfg, url: sys.NATS.URL}
-	for _, watched := range []string{subject.AllOutcomes, subject.AllEvents} {
-		if _, err := sys.Conn.NC.Subscribe(watched, d.see); err != nil {
+// Play plays all scenes. The release must not be known to the system yet.
+func Play(ctx context.Context, cfg Config) error {
+	connecting, cancel := context.WithTimeoutCause(ctx, connectTimeout, fmt.Errorf("no answer in %s", connectTimeout))
+	defer cancel()
+	conn, err := bus.Connect(connecting, bus.Config{URL: cfg.NATSURL, Name: "demo"}, cfg.Log)
+	if err != nil {
+		return err
+	}
+	defer conn.NC.Close()
+	d := &demo{cfg: cfg}
+	for _, watched := range []string{subject.Outcome("*", release), subject.Event("*", release)} {
+		if _, err := conn.NC.Subscribe(watched, d.see); err != nil {
 			return fmt.Errorf("watch %s: %w", watched, err)
 		}
+	}
+	if err := unknown(connecting, conn); err != nil {
+		return err
 	}
 
 	asExpected := 0
@@ -102,6 +121,22 @@ func Play(ctx context.Context, sys *system.System, cfg Config) error {
 	return nil
 }
 
+// unknown returns an error if the system knows the release: it would count on from the revisions that it remembers.
+func unknown(ctx context.Context, conn *bus.Conn) error {
+	answer, err := conn.NC.RequestWithContext(ctx, subject.API("get", release), []byte("{}"))
+	if err != nil {
+		return fmt.Errorf("ask for release %s: %w", release, err)
+	}
+	switch answer.Header.Get(micro.ErrorCodeHeader) {
+	case strconv.Itoa(http.StatusNotFound):
+		return nil
+	case "":
+		return fmt.Errorf("release %s is there already: play the demo on a system that has never had it", release)
+	default:
+		return fmt.Errorf("ask for release %s: %s", release, answer.Header.Get(micro.ErrorHeader))
+	}
+}
+
 // play plays one scene and returns how it differed.
 func (d *demo) play(ctx context.Context, s scene) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
@@ -111,7 +146,7 @@ func (d *demo) play(ctx context.Context, s scene) ([]string, error) {
 		return nil, err
 	}
 	d.mu.Lock()
-	d.act, d.settled, d.started = &act{}, make(chan struct{}), time.Now()
+	d.act, d.settled, d.started = &act{}, make(chan struct{}, 1), time.Now()
 	d.mu.Unlock()
 
 	name := filepath.Base(archive)
@@ -158,11 +193,17 @@ func (d *demo) play(ctx context.Context, s scene) ([]string, error) {
 func (d *demo) see(msg *nats.Msg) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.act == nil {
+		return // what comes before the first scene is none of the demo's
+	}
 	if kind, ok := strings.CutPrefix(msg.Subject, "seatrial.event."); ok {
 		kind, _, _ = strings.Cut(kind, ".")
 		d.act.events = append(d.act.events, event{kind: kind, attributes: attributes(msg.Header)})
 		if kind == seatrialv1.KindSettled {
-			close(d.settled)
+			select {
+			case d.settled <- struct{}{}:
+			default: // somebody else asks for something in the middle of the scene
+			}
 		}
 		return
 	}
@@ -230,7 +271,7 @@ func (d *demo) run(ctx context.Context, program string, args ...string) (string,
 	}
 	d.say("$ %s\n", strings.Join(shown, " "))
 	command := exec.CommandContext(ctx, program, args...)
-	command.Env = append(os.Environ(), "NATS_URL="+d.url, "KUBECONFIG="+d.cfg.Kubeconfig)
+	command.Env = append(os.Environ(), "NATS_URL="+d.cfg.NATSURL, "KUBECONFIG="+d.cfg.Kubeconfig)
 	out, err := command.CombinedOutput()
 	text := strings.TrimSpace(string(out))
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // startTimeout is how long a server may take until it accepts connections.
 const startTimeout = 10 * time.Second
 
-// Server is a NATS server with JetStream in this process, on a free port of 127.0.0.1.
+// Server is a NATS server with JetStream in this process, on a port of 127.0.0.1.
 type Server struct {
 	// URL is where clients connect. It stays the same when the server is started again.
 	URL string
@@ -24,14 +24,19 @@ type Server struct {
 
 // StartServer starts a server that keeps its streams in dir. A server that is started later on the same dir has them
 // again.
-func StartServer(dir string) (*Server, error) {
-	return newServer(server.Options{ServerName: "seatrial", StoreDir: dir})
+func StartServer(dir string) (*Server, error) { return StartServerAt(0, dir) }
+
+// StartServerAt is StartServer on a port of one's choice; 0 takes a free one.
+func StartServerAt(port int, dir string) (*Server, error) {
+	return newServer(server.Options{ServerName: "seatrial", Port: port, StoreDir: dir})
 }
 
 // newServer completes opts and starts a server by them.
 func newServer(opts server.Options) (*Server, error) {
 	opts.Host = "127.0.0.1"
-	opts.Port = server.RANDOM_PORT
+	if opts.Port == 0 {
+		opts.Port = server.RANDOM_PORT
+	}
 	opts.JetStream = true
 	opts.NoLog = true
 	opts.NoSigs = true

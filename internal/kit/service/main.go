@@ -34,6 +34,11 @@ func Main(name string, args []string, flags func(*flag.FlagSet), run func(ctx co
 	fs.SetOutput(io.Discard)
 	flags(fs)
 	version := fs.Bool("version", false, "print the version and exit")
+	check := false
+	address := fs.Lookup("http-addr")
+	if address != nil {
+		fs.BoolVar(&check, "check", false, "ask the service that runs here at --http-addr whether it is ready: exit with 0 if it is, with 1 if not")
+	}
 
 	err := parse(fs, args)
 	switch {
@@ -43,6 +48,8 @@ func Main(name string, args []string, flags func(*flag.FlagSet), run func(ctx co
 	case err == nil && *version:
 		_, _ = fmt.Fprintln(os.Stdout, name, Version, runtime.Version())
 		return exitOK
+	case err == nil && check:
+		err = Ready(context.Background(), address.Value.String())
 	case err == nil:
 		err = untilSignal(run)
 	}
@@ -99,9 +106,9 @@ func parse(fs *flag.FlagSet, args []string) error {
 	return errors.Join(errs...)
 }
 
-// variables returns the environment variables of a flag; the first that is set counts.
+// variables returns the environment variables of a flag; the first that is set counts. What is asked of one call has none.
 func variables(flagName string) []string {
-	if flagName == "version" {
+	if flagName == "version" || flagName == "check" {
 		return nil
 	}
 	name := strings.ToUpper(strings.ReplaceAll(flagName, "-", "_"))

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -93,6 +94,30 @@ func TestASecondSignalKillsAProcessThatHangs(t *testing.T) {
 	require.Equal(t, syscall.SIGTERM, status.Signal())
 }
 
+func TestCheckAsksTheRunningService(t *testing.T) {
+	t.Parallel()
+	p := start(t, nil, "--drain=1h")
+	address, _ := p.until(t, "serving HTTP")["address"].(string)
+	_, port, err := net.SplitHostPort(address)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		stdout, stderr, code := start(t, []string{"SEATRIAL_HTTP_ADDR=:" + port, "HTTP_PROXY=http://127.0.0.1:1"}, "--check").wait(t)
+		return code == 0 && stdout+stderr == ""
+	}, patience, tick, "as a service listens, so it is asked")
+
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	p.until(t, "stopping")
+	_, stderr, code := start(t, nil, "--check", "--http-addr="+address).wait(t)
+	require.Equal(t, 1, code)
+	require.Equal(t, "seatrial-child: not ready:\nservice: stopping\n", stderr)
+
+	require.NoError(t, p.cmd.Process.Kill())
+	_, _, _ = p.wait(t)
+	_, stderr, code = start(t, nil, "--check", "--http-addr="+address).wait(t)
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "connection refused")
+}
+
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -129,6 +154,10 @@ func TestUsage(t *testing.T) {
 		{
 			name: "address of somebody else", args: []string{"--http-addr=192.0.2.1:1"}, code: 1,
 			stderr: []string{"--http-addr: listen tcp 192.0.2.1:1"},
+		},
+		{
+			name: "check without a port", args: []string{"--check"}, code: 2,
+			stderr: []string{`--http-addr "127.0.0.1:0": it must name the port to ask at`},
 		},
 		{
 			name: "negative grace", args: []string{"--shutdown-grace=-1s"}, code: 2,
