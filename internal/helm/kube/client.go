@@ -5,6 +5,7 @@ package kube
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/klog/v2"
 )
 
 // Actor is on whose behalf requests are made: it stands in their User-Agent, and so in the API server's audit log.
@@ -48,6 +50,9 @@ type Client struct {
 
 	kinds *kinds
 }
+
+// LogTo has what Kubernetes' libraries log of themselves go to log, for the whole process.
+func LogTo(log *slog.Logger) { klog.SetSlogLogger(log) }
 
 // Connect returns a client for the cluster that the kubeconfig file names, or, where that is empty, for the one that the
 // process runs in. It sends no request.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
@@ -146,4 +147,26 @@ func TestDeleteCommandTakesOutThatCommandOnly(t *testing.T) {
 	require.Equal(t, 0, count("seatrial.command.test.>"))
 	require.NoError(t, c.DeleteCommand(t.Context(), seatrialv1.CommandRollback, "", r, 5))
 	require.Equal(t, 0, count(subject.AllCommands))
+}
+
+func TestACommandThatItsSubjectDoesNotNameIsADeadLetter(t *testing.T) {
+	t.Parallel()
+	c := kittest.Connect(t, kittest.Provisioned(t, layout()).URL)
+	r := newRelease()
+	start(t, executor(t, c.NC.ConnectedUrl(), "a", deploys("a")).Run)
+	elsewhere, noAction := deployCommand(newRelease(), 1), deployCommand(r, 1)
+	noAction.Action = nil
+	for _, cmd := range []*seatrialv1.Command{elsewhere, testCommand(r, 1, ""), noAction} {
+		before := len(messages(t, c, subject.StreamDead, subject.AllDead))
+		msg := nats.NewMsg(subject.CommandExecute(r))
+		msg.Header.Set(wire.HeaderContentType, wire.Protobuf)
+		msg.Data = encode(t, cmd)
+		require.NoError(t, c.Publish(t.Context(), msg, ""))
+		eventually(t, func() bool { return !queued(t, c, r) }, "it leaves the queue")
+		letters := messages(t, c, subject.StreamDead, subject.AllDead)
+		require.Len(t, letters, before+1)
+		require.Contains(t, letters[before].Header.Get(bus.HeaderDeadReason), "belongs on seatrial.command.")
+	}
+	require.Empty(t, kinds(t, c, r))
+	require.Nil(t, ledgerRow(t, c, r))
 }

@@ -3,6 +3,7 @@ package bus_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -114,4 +115,36 @@ func TestTheEndOfAnOldCommandLeavesALaterOneAlone(t *testing.T) {
 	work.leave <- nil
 	requireSettled(t, c, r, 2, "a")
 	require.NotContains(t, kinds(t, c, r), "deployed deployed")
+}
+
+func TestAWorkerWhoseWorkDoesNotEndEnds(t *testing.T) {
+	t.Parallel()
+	s := kittest.Provisioned(t, layout())
+	c := kittest.Connect(t, s.URL)
+	r, other := newRelease(), newRelease()
+	begun, leave := make(chan struct{}, 2), make(chan struct{})
+	w := executor(t, s.URL, "a", func(ctx context.Context, c *bus.Claim) (*seatrialv1.Outcome, error) {
+		begun <- struct{}{}
+		if c.Command.GetRelease() == r.String() {
+			<-leave
+			return nil, context.Cause(ctx)
+		}
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	})
+	w.Grace = time.Millisecond
+	bus.SetPatience(w, time.Millisecond)
+	result := make(chan error, 1)
+	go func() { result <- w.Run(context.WithoutCancel(t.Context())) }()
+	t.Cleanup(func() { close(leave) })
+	for _, release := range []subject.Release{r, other} {
+		require.NoError(t, c.PublishCommand(t.Context(), deployCommand(release, 1)))
+		receive(t, begun, "the work begins")
+	}
+	require.NoError(t, c.EndCommand(t.Context(), ended(r, 1)))
+	err := receive(t, result, "the worker ends")
+	require.ErrorIs(t, err, bus.ErrStuck)
+	require.ErrorIs(t, err, bus.ErrEnded)
+	require.ErrorContains(t, err, "command 1 of "+r.String())
+	require.True(t, queued(t, c, other), "what else was in work is handed back")
 }

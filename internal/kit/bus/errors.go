@@ -32,6 +32,10 @@ var (
 	// lease is still held, to leave things in order.
 	ErrEnded = errors.New("the command was ended by the planner")
 
+	// ErrStuck is returned by a worker whose Do went on although its context has ended. Only the end of the process ends
+	// it, and gives its slot back.
+	ErrStuck = errors.New("the work does not end")
+
 	// ErrShutdown is why a handler's context ended: the process was told to stop, and the grace is over.
 	ErrShutdown = errors.New("the process shuts down")
 )

@@ -32,3 +32,6 @@ func TakeLease(ctx context.Context, c *Conn, r subject.Release) (renew func() (t
 		return l.sent, err
 	}, err
 }
+
+// SetPatience sets how long a worker's Do may go on when its context has ended.
+func SetPatience(w *Worker, patience time.Duration) { w.patience = patience }

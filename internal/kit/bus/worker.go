@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,6 +40,9 @@ type Worker struct {
 	// ends, and with ErrEnded when the planner has ended the command: whatever Do returns is then dropped. It ends with
 	// ErrShutdown when the grace is over.
 	Do func(ctx context.Context, c *Claim) (*seatrialv1.Outcome, error)
+
+	// patience is how long Do may go on when its context has ended; 0 is a minute.
+	patience time.Duration
 }
 
 // Validate checks the numbers.
@@ -54,7 +58,8 @@ func (w *Worker) Validate() error {
 	return nil
 }
 
-// Run works until ctx ends and everything in work has ended.
+// Run works until ctx ends and everything in work has ended. It returns ErrStuck, once the rest has ended or the grace is
+// over, when Do does not end with its context: a template may take for ever.
 func (w *Worker) Run(ctx context.Context) error {
 	if err := w.Validate(); err != nil {
 		return err
@@ -68,10 +73,26 @@ func (w *Worker) Run(ctx context.Context) error {
 		return err
 	}
 	leases.patience = min(leases.patience, w.LeaseTTL/8)
-	r := &run{Worker: w, ledger: ledger, leases: leases}
-	return w.Conn.Consume(ctx, ConsumeOptions{
-		Service: w.Service, Stream: subject.StreamCommands, Durable: w.Durable, Slots: w.Slots, Grace: w.Grace,
-	}, r.handle)
+	r := &run{Worker: w, ledger: ledger, leases: leases, stuck: make(chan error, w.Slots)}
+	consuming, stop := context.WithCancel(ctx)
+	defer stop()
+	consumed := make(chan error, 1)
+	go func() {
+		consumed <- w.Conn.Consume(consuming, ConsumeOptions{
+			Service: w.Service, Stream: subject.StreamCommands, Durable: w.Durable, Slots: w.Slots, Grace: w.Grace,
+		}, r.handle)
+	}()
+	select {
+	case err := <-consumed:
+		return err
+	case err := <-r.stuck:
+		stop()
+		select {
+		case <-consumed: // it has ended after all
+		case <-time.After(w.Grace + lastWords):
+		}
+		return err
+	}
 }
 
 // run is a worker with its buckets.
@@ -79,6 +100,7 @@ type run struct {
 	*Worker
 	ledger *Bucket[*seatrialv1.LedgerRow]
 	leases *Bucket[*seatrialv1.Lease]
+	stuck  chan error
 }
 
 // handle looks into the ledger what is to be done about a command, and does it.
@@ -218,11 +240,24 @@ func (r *run) work(ctx context.Context, stop context.CancelCauseFunc, claim *Cla
 	})
 	defer watching.Wait()
 	defer unwatch()
+	returned := make(chan struct{})
+	defer context.AfterFunc(ctx, func() { r.watchEnd(ctx, claim.Command, returned) })()
 	outcome, err := r.Do(ctx, claim)
+	close(returned)
 	if err == nil && outcome == nil {
 		err = errors.New("no outcome")
 	}
 	return outcome, err
+}
+
+// watchEnd gives the worker up when Do does not return after its context has ended.
+func (r *run) watchEnd(ctx context.Context, cmd *seatrialv1.Command, returned <-chan struct{}) {
+	patience := cmp.Or(r.patience, time.Minute)
+	select {
+	case <-returned:
+	case <-time.After(patience):
+		r.stuck <- fmt.Errorf("command %d of %s: %w, %s after: %w", cmd.GetNumber(), cmd.GetRelease(), ErrStuck, patience, context.Cause(ctx))
+	}
 }
 
 // comeAgain is after how long to look whether a lease is free.

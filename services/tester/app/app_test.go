@@ -115,7 +115,7 @@ func TestATesterThatWasFrozenAddsNothing(t *testing.T) {
 	require.NoError(t, frozen.Signal(syscall.SIGCONT))
 	// A later command shows that the frozen one works again, and has let go of the one before.
 	w.idle()
-	require.Equal(t, pb.VerdictTimedOut, w.until(w.order(func(c *pb.TestCommand) { c.Options.Timeout = "1ms" }), pb.KindTested).TestRun.Verdict)
+	require.Equal(t, pb.VerdictErrored, w.until(w.order(func(c *pb.TestCommand) { c.Options.Timeout = "1ms" }), pb.KindTested).TestRun.Verdict)
 	w.idle()
 	require.Len(t, w.outcomes(pb.KindTested), 2)
 }

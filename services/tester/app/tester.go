@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 
+	helmrelease "helm.sh/helm/v3/pkg/release"
+
 	"github.com/seatrial/seatrial/internal/helm/kube"
 	"github.com/seatrial/seatrial/internal/helm/release"
 	"github.com/seatrial/seatrial/internal/kit/bus"
@@ -45,6 +47,12 @@ func (t *tester) do(ctx context.Context, claim *bus.Claim) (*seatrialv1.Outcome,
 		return t.unrunnable(claim, fault.New(seatrialv1.ClassFailed, "deploy the release again, then test that revision",
 			"revision %d of %s is not what was deployed: its manifest and hooks have the digest %s, not %s",
 			command.GetHelmRevision(), name, digest, command.GetManifestDigest())), nil
+	}
+
+	if status := record.Info.Status; status != helmrelease.StatusDeployed {
+		return t.unrunnable(claim, fault.New(seatrialv1.ClassFailed, "deploy the release again, then test that revision",
+			"revision %d of %s does not run any more: somebody else has changed the release, and its record says %s",
+			command.GetHelmRevision(), name, status)), nil
 	}
 
 	runner := t.runner

@@ -124,7 +124,7 @@ func (s *stage) input(line string) {
 	case "taken":
 		s.decide(CommandTaken{s.command.GetNumber()})
 	case "wait":
-		s.wait(a.words[1])
+		s.wait(a.words[1], slices.Contains(a.words, "busy"))
 	case "show":
 		s.show()
 	default:
@@ -237,8 +237,8 @@ func (s *stage) outcome(a args) *pb.Outcome {
 	return o
 }
 
-// wait lets time pass, and each deadline in it.
-func (s *stage) wait(span string) {
+// wait lets time pass, and each deadline in it. Meanwhile the workers may be busy with other releases.
+func (s *stage) wait(span string, busy bool) {
 	d, err := time.ParseDuration(span)
 	require.NoError(s.t, err)
 	end := s.now.Add(d)
@@ -249,7 +249,7 @@ func (s *stage) wait(span string) {
 		}
 		s.now = next
 		s.say("at %s", s.now.Sub(start))
-		s.decide(Tick{})
+		s.decide(Tick{Attended: busy})
 	}
 	s.now = end
 }

@@ -113,8 +113,8 @@ func (f *fleet) fetchChart(ctx context.Context, source *pb.ChartSource) ([]byte,
 	}, nil
 }
 
-// workers starts an executor and a tester.
-func (f *fleet) workers() {
+// workers starts an executor and a tester, changed before they run.
+func (f *fleet) workers(change ...func(*bus.Worker)) {
 	f.t.Helper()
 	for service, durable := range map[string]string{
 		"executor": subject.ConsumerExecutor("local"), "tester": subject.ConsumerTester("local", ""),
@@ -122,6 +122,9 @@ func (f *fleet) workers() {
 		w := &bus.Worker{
 			Conn: kittest.Connect(f.t, f.url), Service: service, Instance: service + "-1", Durable: durable, Slots: 16,
 			LeaseTTL: 4 * time.Second, RequestTimeout: time.Second, Log: kittest.Logger(f.t).With("worker", service), Do: f.do,
+		}
+		for _, c := range change {
+			c(w)
 		}
 		ctx, cancel := context.WithCancel(context.WithoutCancel(f.t.Context()))
 		done := make(chan struct{})

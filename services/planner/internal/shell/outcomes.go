@@ -34,7 +34,9 @@ func (s *Shell) handleOutcome(ctx context.Context, msg jetstream.Msg) error {
 	if o.GetKind() != kind || o.GetRelease() != r.String() {
 		return bus.Dead(fmt.Errorf("outcome %s says %s of %s, its subject %s of %s", o.GetId(), o.GetKind(), o.GetRelease(), kind, r))
 	}
-	err = s.apply(ctx, r, func(context.Context, *pb.ReleaseState) (core.Input, error) { return core.OutcomeReceived{Outcome: o}, nil })
+	err = s.apply(ctx, r, func(context.Context, *pb.ReleaseState) (core.Input, error) {
+		return core.OutcomeReceived{Outcome: o}, nil
+	})
 	if errors.Is(err, core.ErrInvalidTransition) {
 		return bus.Dead(fmt.Errorf("outcome %s: %w", o.GetId(), err))
 	}

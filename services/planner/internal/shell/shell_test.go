@@ -279,6 +279,40 @@ func TestNobodyWorks(t *testing.T) {
 	require.Contains(t, f.row("lonely").GetSettled().GetFailure().GetReason(), "executor")
 }
 
+func TestACommandBehindBusyWorkersIsNotGivenUp(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, kittest.Provisioned(t, layout()).URL)
+	f.planner("a", func(s *Shell) {
+		s.options.Policy.NoWorkerAfter, s.options.Policy.WithdrawAfter = 100*time.Millisecond, time.Second
+	})
+	leave := make(chan struct{})
+	f.workers(func(w *bus.Worker) {
+		w.Slots = 1
+		w.Do = func(ctx context.Context, c *bus.Claim) (*pb.Outcome, error) {
+			if c.Command.GetRequest() == "slow" && c.Command.GetDeploy() != nil {
+				if err := c.Publish(ctx, c.Outcome(pb.KindDeploying)); err != nil {
+					return nil, err
+				}
+				<-leave
+			}
+			return f.do(ctx, c)
+		}
+	})
+	other := web
+	other.Name = "other"
+	f.publish("deploy", web, deploy("slow", "1.0.0"))
+	require.Eventually(t, func() bool { return f.count(pb.KindDeploying)["slow"] == 1 }, soon, 20*time.Millisecond)
+	f.publish("deploy", other, deploy("queued", "1.0.0"))
+	require.Eventually(t, func() bool {
+		state, _ := f.state(other)
+		open := state.GetActive().GetOpen()
+		return open.GetAttendedAt().AsTime().Sub(open.GetIssuedAt().AsTime()) > time.Second
+	}, soon, 20*time.Millisecond, "it is withdrawn, or not attended")
+	close(leave)
+	f.wholeAndOnce(map[string]string{"slow": pb.ResultProven, "queued": pb.ResultProven}, web, other)
+	require.Empty(t, f.count(pb.KindNoWorker))
+}
+
 func TestWhatWasReportedWithoutPlannersComesBeforeTheDeadlinesOfThatTime(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, kittest.Provisioned(t, layout()).URL)

@@ -62,6 +62,18 @@ func ended(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && (pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed)
 }
 
+// begun says that at least one container of the pods has run, or still does.
+func begun(pods []*corev1.Pod) bool {
+	for _, pod := range pods {
+		for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+			if status.State.Waiting == nil && status.State != (corev1.ContainerState{}) || status.RestartCount > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 func judgePod(pod *corev1.Pod) ruling {
 	if !ended(pod) {
 		return ruling{}

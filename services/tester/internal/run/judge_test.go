@@ -179,3 +179,24 @@ func TestSummaryNamesWhatDidNotPass(t *testing.T) {
 	}))
 	require.Equal(t, "notests: the chart has no tests", Summary(&pb.TestRun{Verdict: pb.VerdictNoTests, Reason: "the chart has no tests"}))
 }
+
+func TestATestHasBegunOnceAContainerHas(t *testing.T) {
+	t.Parallel()
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
+	waiting := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}
+	for name, row := range map[string]struct {
+		status corev1.PodStatus
+		want   bool
+	}{
+		"nothing is known":      {corev1.PodStatus{}, false},
+		"it waits":              {corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{State: waiting}}}, false},
+		"it runs":               {corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{State: waiting}, {State: running}}}, true},
+		"it has ended":          {corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{State: ended}}}, true},
+		"it is to run again":    {corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{State: waiting, RestartCount: 1}}}, true},
+		"an init container ran": {corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{{State: ended}}, ContainerStatuses: []corev1.ContainerStatus{{State: waiting}}}, true},
+	} {
+		require.Equal(t, row.want, begun([]*corev1.Pod{{Status: row.status}}), name)
+	}
+	require.False(t, begun(nil))
+}

@@ -296,12 +296,15 @@ func (e *execution) runTest(ctx context.Context, s step) *seatrialv1.TestResult 
 		return logs(ctx, e.runner.Client.Clientset, e.redact, pod)
 	})
 	end, seen := e.await(ctx, object, result, reading)
-	result.Phase, result.Reason = end.phase, end.reason
 	if end.phase == seatrialv1.VerdictTimedOut {
+		if !begun(seen.pods) { // that says nothing about the release
+			end = ruling{phase: seatrialv1.VerdictErrored, reason: end.reason + ", and no container has begun"}
+		}
 		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.runner.LogTimeout)
 		defer cancel()
-		result.Reason = join(end.reason, e.waitedFor(asking, seen))
+		end.reason = join(end.reason, e.waitedFor(asking, seen))
 	}
+	result.Phase, result.Reason = end.phase, end.reason
 	result.Logs = reading.all(seen.pods)
 	return result
 }

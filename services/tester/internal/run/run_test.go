@@ -170,11 +170,11 @@ func TestATestThatVanishesIsErroredAtOnce(t *testing.T) {
 func TestATestThatRunsOutOfTimeIsTakenAway(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, helmtest.WithTest("slow", forever), helmtest.WithTestJob("slow-job", forever))
-	running := w.start(t.Context(), w.command(1, func(o *pb.TestOptions) { o.Timeout, o.Parallel = "3s", 2 }))
+	running := w.start(t.Context(), w.command(1, func(o *pb.TestOptions) { o.Timeout, o.Parallel = "15s", 2 }))
 	result := w.wait(running)
 	require.Equal(t, pb.VerdictTimedOut, result.Run.Verdict)
 	require.Equal(t, []string{"web-slow timedout", "web-slow-job timedout"}, phases(result.Run))
-	require.Equal(t, "not finished after 3s (test.timeout)", result.Run.Tests[0].Reason)
+	require.Equal(t, "not finished after 15s (test.timeout)", result.Run.Tests[0].Reason)
 	slow := w.pod("web-slow")
 	require.NotNil(t, slow)
 	require.NoError(t, result.CleanUp(t.Context()))
@@ -221,9 +221,9 @@ spec: {template: {spec: {serviceAccountName: nobody, restartPolicy: Never, conta
 		custom("volume", `{volumes: [{name: pages, configMap: {name: missing}}], containers: [{name: test, image: "busybox:1.36", volumeMounts: [{name: pages, mountPath: /pages}]}]}`),
 	)
 	run := w.run(w.command(1, func(o *pb.TestOptions) { o.Timeout, o.Parallel = "30s", 3 }))
-	require.Equal(t, []string{"web-crash timedout", "web-refused timedout", "web-volume timedout"}, phases(run))
+	require.Equal(t, []string{"web-crash timedout", "web-refused errored", "web-volume errored"}, phases(run))
 	for i, text := range []string{"exit code 7", `serviceaccount "nobody" not found`, `configmap "missing" not found`} {
-		require.Contains(t, run.Tests[i].Reason, "not finished after 30s (test.timeout): ")
+		require.Contains(t, run.Tests[i].Reason, "not finished after 30s (test.timeout)")
 		require.Contains(t, run.Tests[i].Reason, text)
 	}
 }
@@ -268,7 +268,7 @@ func TestFailFastRunsNothingAfterAFailure(t *testing.T) {
 func TestADeadlineEndsTheWholeRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, helmtest.WithTest("a", "true"), helmtest.WithTest("b", forever), helmtest.WithTest("c", "true"))
-	run := w.run(w.command(1, func(o *pb.TestOptions) { o.Deadline = "15s" }))
+	run := w.run(w.command(1, func(o *pb.TestOptions) { o.Deadline = "30s" }))
 	require.Equal(t, pb.VerdictTimedOut, run.Verdict)
 	require.Equal(t, []string{"web-a passed", "web-b timedout", "web-c notrun"}, phases(run))
 	require.Contains(t, run.Tests[1].Reason, "test.deadline")
