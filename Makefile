@@ -14,16 +14,17 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 export CGO_ENABLED := 0
 export GOFLAGS     += -trimpath
 
-# The modules of go.work, as folders. tools and dev/cluster stand outside: their dependencies would decide ours.
+# The modules of go.work, as folders. tools and those of dev/cluster stand outside: their dependencies would decide ours.
 MODULES = $(shell go list -m -f '{{.Dir}}')
-OUTSIDE = tools dev/cluster
+OUTSIDE = tools dev/cluster dev/cluster/coredns dev/cluster/kwok
 
 # The real `nats` program, for the demo and the tests that play a person.
 export SEATRIAL_NATS_CLI := $(BIN)/nats
 
-# A KUBECONFIG of your own wins: then no Kubernetes is built or started.
+# A KUBECONFIG of your own wins: then no Kubernetes is built or started. The demo and the tests want pods that are run:
+# where KWOK would have to play the node, they say so and end.
 CLUSTER    := $(if $(KUBECONFIG),,.bin/seatrial-cluster)
-IN_CLUSTER := $(CLUSTER:%=% run --)
+IN_CLUSTER := $(CLUSTER:%=% run --node=real --)
 
 .PHONY: help
 help: ## List the targets
@@ -39,10 +40,14 @@ build: ## Build the release binaries into .bin/
 	done
 
 .PHONY: cluster
-cluster: .bin/seatrial-cluster ## Build the embedded Kubernetes (12 minutes the first time on two cores)
+cluster: .bin/seatrial-cluster .bin/seatrial-coredns ## Build the embedded Kubernetes (12 minutes the first time on two cores)
 
-.bin/seatrial-cluster: $(shell find dev/cluster -type f -not -name '*_test.go' -not -name '*.md')
+.bin/seatrial-cluster .bin/seatrial-coredns &: $(shell find dev/cluster -type f -not -name '*_test.go' -not -name '*.md')
 	dev/cluster/build.sh $(BIN)/seatrial-cluster
+
+# Plays nodes for `seatrial-cluster --node=kwok`: built when somebody wants that, or tests it.
+.bin/seatrial-kwok: dev/cluster/kwok/go.mod
+	GOWORK=off go -C dev/cluster/kwok build -ldflags '-s -w' -o $(BIN)/seatrial-kwok sigs.k8s.io/kwok/cmd/kwok
 
 # Each tool for itself, so that `make demo` waits for two of them only. tools/go.mod pins their versions.
 TOOLS := buf golangci-lint gotestsum govulncheck helm nats nats-server protoc-gen-go
@@ -93,7 +98,7 @@ TEST_TIMEOUT ?= 20m
 
 # The embedded Kubernetes goes without the race detector: with it, all of Kubernetes would be compiled once more.
 .PHONY: test
-test: $(CLUSTER) .bin/gotestsum .bin/nats ## Run all tests: unit, on NATS, on Kubernetes, end to end
+test: $(CLUSTER) $(CLUSTER:%=.bin/seatrial-kwok) .bin/gotestsum .bin/nats ## Run all tests: unit, on NATS, on Kubernetes, end to end
 	$(if $(CLUSTER),cd dev/cluster && GOWORK=off $(BIN)/gotestsum -- -count=1 -timeout=$(TEST_TIMEOUT) ./...)
 	CGO_ENABLED=1 $(IN_CLUSTER) $(BIN)/gotestsum -- -race -count=1 -timeout=$(TEST_TIMEOUT) work
 

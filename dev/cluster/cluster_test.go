@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -29,7 +31,6 @@ import (
 
 // TestCluster uses two clusters beside each other as people use one.
 func TestCluster(t *testing.T) {
-	// The first is closed with the second: both must leave nothing.
 	firstName, secondName := uniqueName("first"), uniqueName("second")
 	dir := t.TempDir()
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
@@ -60,6 +61,14 @@ func TestCluster(t *testing.T) {
 			t.Parallel()
 			testNetwork(t, client)
 		})
+		t.Run("services", func(t *testing.T) {
+			t.Parallel()
+			testServices(t, client)
+		})
+		t.Run("images", func(t *testing.T) {
+			t.Parallel()
+			testImages(t, client)
+		})
 		t.Run("unknown name", func(t *testing.T) {
 			t.Parallel()
 			testUnknownName(t, client)
@@ -86,14 +95,17 @@ func TestCluster(t *testing.T) {
 		again = start(t, nil, "up", "--dir", dir)
 		<-again.ended
 		require.Contains(t, again.stderr.String(), "another cluster keeps its state in "+dir)
-	})
 
-	records := []string{firstName, secondName}
-	for i, p := range []*program{first, second} {
-		record := recordOf(t, records[i])
-		require.Zero(t, p.stop(t, syscall.SIGTERM), p.stderr)
-		requireNothingLeft(t, records[i], record)
-	}
+		require.Equal(t, corev1.PodSucceeded, runPod(t, other, "before", "true"))
+		record := recordOf(t, firstName)
+		require.Zero(t, first.stop(t, syscall.SIGTERM), first.stderr)
+		requireNothingLeft(t, firstName, record)
+		// All that a pod needs is still there: addresses, names, control groups, a node that is well.
+		require.Equal(t, corev1.PodSucceeded, runPod(t, other, "after", reachAPI))
+	})
+	record := recordOf(t, secondName)
+	require.Zero(t, second.stop(t, syscall.SIGTERM), second.stderr)
+	requireNothingLeft(t, secondName, record)
 	require.NoFileExists(t, kubeconfig)
 	require.FileExists(t, filepath.Join(dir, "logs", "kubelet.log"), "a folder that someone chose is kept")
 }
@@ -163,7 +175,7 @@ func testUnknownImage(t *testing.T, client kubernetes.Interface) {
 	})
 	t.Logf("the pull failed after %s: %s", time.Since(begun).Round(time.Millisecond), waiting.Message)
 	require.Contains(t, waiting.Message, "example.com/no/such:image")
-	require.Less(t, time.Since(begun), 30*time.Second, "no name server may be waited for")
+	require.Less(t, time.Since(begun), 30*time.Second, "nothing may be waited for")
 }
 
 // testNetwork has a pod serve a page to another one, which knows its address.
@@ -187,17 +199,87 @@ func testNetwork(t *testing.T, client kubernetes.Interface) {
 	waitForPod(t, client, "pause", func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning })
 }
 
-// testUnknownName shows that nobody waits for a name server.
-func testUnknownName(t *testing.T, client kubernetes.Interface) {
+// reachAPI ends well in a pod that reaches the Service which every cluster has.
+const reachAPI = "nc -w 10 kubernetes.default 443 < /dev/null"
+
+// testServices has a pod reach others by the names of their Services, until there is no such Service.
+func testServices(t *testing.T, client kubernetes.Interface) {
+	t.Helper()
+	server := podOf("shop", image.Busybox, "sh", "-c", "echo sold > /tmp/index.html; exec httpd -f -p 8080 -h /tmp")
+	server.Labels = map[string]string{"app": "shop"}
+	_, err := client.CoreV1().Pods("default").Create(t.Context(), server, metav1.CreateOptions{})
+	require.NoError(t, err)
+	services := client.CoreV1().Services("default")
+	_, err = services.Create(t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "shop"},
+		Spec: corev1.ServiceSpec{
+			Selector: server.Labels,
+			Ports:    []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(8080)}},
+		},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+
+	for i, command := range []string{
+		"until wget -q -O - http://shop; do sleep 0.2; done",
+		"until wget -q -O - http://shop.default.svc.cluster.local; do sleep 0.2; done",
+		reachAPI,
+	} {
+		require.Equal(t, corev1.PodSucceeded, runPod(t, client, fmt.Sprintf("buyer-%d", i), command), command)
+	}
+	require.NoError(t, services.Delete(t.Context(), "shop", metav1.DeleteOptions{}))
+	require.Equal(t, corev1.PodSucceeded, runPod(t, client, "late-buyer", "while wget -q -O - http://shop; do sleep 0.2; done"),
+		"its name must go with the Service")
+}
+
+// testImages has a pod of each image do its thing, started as the public images are.
+func testImages(t *testing.T, client kubernetes.Interface) {
 	t.Helper()
 	pods := client.CoreV1().Pods("default")
-	_, err := pods.Create(t.Context(), podOf("resolver", image.Busybox,
-		"sh", "-c", "before=$(date +%s); ! wget http://example.com && test $(($(date +%s) - before)) -lt 5"), metav1.CreateOptions{})
+	nginx := podOf("nginx", image.Nginx)
+	nginx.Labels = map[string]string{"app": "nginx"}
+	_, err := pods.Create(t.Context(), nginx, metav1.CreateOptions{})
 	require.NoError(t, err)
-	pod := waitForPod(t, client, "resolver", func(pod *corev1.Pod) bool {
+	_, err = client.CoreV1().Services("default").Create(t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "nginx"},
+		Spec:       corev1.ServiceSpec{Selector: nginx.Labels, Ports: []corev1.ServicePort{{Port: 80}}},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	curl := podOf("curl", image.Curl)
+	curl.Spec.Containers[0].Args = []string{"-fsS", "--retry", "60", "--retry-delay", "1", "--retry-all-errors", "http://nginx/"}
+	_, err = pods.Create(t.Context(), curl, metav1.CreateOptions{})
+	require.NoError(t, err)
+	_, err = pods.Create(t.Context(), podOf("alpine", image.Alpine, "sh", "-c", "echo one | sed s/one/two/"), metav1.CreateOptions{})
+	require.NoError(t, err)
+
+	for pod, says := range map[string]string{"curl": "Welcome to nginx!", "alpine": "two\n"} {
+		ended := waitForPod(t, client, pod, func(pod *corev1.Pod) bool {
+			return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+		})
+		log, err := pods.GetLogs(pod, &corev1.PodLogOptions{}).DoRaw(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, corev1.PodSucceeded, ended.Status.Phase, "%s", log)
+		require.Contains(t, string(log), says)
+	}
+	log, err := pods.GetLogs("nginx", &corev1.PodLogOptions{}).DoRaw(t.Context())
+	require.NoError(t, err)
+	require.Contains(t, string(log), `"GET / HTTP/1.1" 200`)
+}
+
+// runPod runs a shell command in a pod, and returns the phase in which it ended.
+func runPod(t *testing.T, client kubernetes.Interface, name, command string) corev1.PodPhase {
+	t.Helper()
+	_, err := client.CoreV1().Pods("default").Create(t.Context(), podOf(name, image.Busybox, "sh", "-c", command), metav1.CreateOptions{})
+	require.NoError(t, err)
+	return waitForPod(t, client, name, func(pod *corev1.Pod) bool {
 		return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-	})
-	require.Equal(t, corev1.PodSucceeded, pod.Status.Phase)
+	}).Status.Phase
+}
+
+// testUnknownName shows that nobody waits for the name of something outside.
+func testUnknownName(t *testing.T, client kubernetes.Interface) {
+	t.Helper()
+	phase := runPod(t, client, "resolver", "before=$(date +%s); ! wget http://example.com && test $(($(date +%s) - before)) -lt 5")
+	require.Equal(t, corev1.PodSucceeded, phase)
 	events, err := client.CoreV1().Events("default").List(t.Context(),
 		metav1.ListOptions{FieldSelector: "involvedObject.name=resolver,type=Warning"})
 	require.NoError(t, err)

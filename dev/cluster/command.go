@@ -7,11 +7,13 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/seatrial/seatrial/dev/cluster/internal/cluster"
+	"github.com/seatrial/seatrial/dev/cluster/internal/image"
 )
 
 // exitError ends the program without a word: the command that was run has said what there is to say.
@@ -25,19 +27,33 @@ const (
 	auditLogVariable   = "SEATRIAL_AUDIT_LOG"
 )
 
+// nodeVariable stands for the flag --node.
+const nodeVariable = "SEATRIAL_CLUSTER_NODE"
+
 func rootCommand() *cobra.Command {
-	options := cluster.Options{Progress: os.Stderr}
+	options := cluster.Options{Progress: os.Stderr, Node: cluster.AnyNode}
 	root := &cobra.Command{
 		Use:   "seatrial-cluster",
 		Short: "A real Kubernetes on this machine, gone without a trace when it ends",
-		Long: `Seatrial-cluster runs a real Kubernetes on this machine: etcd, the API server, the controllers, the scheduler and
-a node with containerd. It needs Linux and root. What it needs besides, it installs by itself on Debian and Ubuntu.
+		Long: `Seatrial-cluster runs a real Kubernetes on this machine: etcd, the API server, the controllers, the scheduler,
+a node with containerd, kube-proxy and CoreDNS. It needs Linux and root. What it needs besides, it installs by itself
+on Debian and Ubuntu.
 
 Everything runs in namespaces of its own: several clusters run beside each other, and whichever way
 seatrial-cluster ends, no process, mount, interface or rule is left.
 
-There is no registry to pull from. Pods can use the images busybox:1.36 and registry.k8s.io/pause:3.10, which are
-made here. There are no addresses of Services and no DNS yet: pods reach each other by their own addresses.`,
+There is no registry to pull from. The images that pods can use are made here, of this machine's busybox and Debian's
+packages: busybox, alpine (without apk), curlimages/curl, nginx and registry.k8s.io/pause:3.10. These are their
+tags:
+` + imageTags() + `
+
+Since nothing can be pulled, a pod that asks for a tag "latest" has to say imagePullPolicy: IfNotPresent. Pods reach
+Services by name, and nothing outside of the cluster.
+
+Where the real node cannot run, without root or without containerd, KWOK plays one (--node=kwok asks for it, for tests
+of scale): the control plane is the same, but nothing of a pod is run. It gets ready; if it may end (restartPolicy
+Never or OnFailure) it succeeds. Its annotation seatrial.dev/play says otherwise: "fail" makes it fail, or never get
+ready, and "run" keeps it from ending. Every Node that is made is played, as many as a test wants.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
@@ -47,7 +63,18 @@ made here. There are no addresses of Services and no DNS yet: pods reach each ot
 	root.PersistentFlags().StringVar(&options.Dir, "dir", "",
 		"folder of the cluster's state and logs; it is kept at the end, and used anew by the next cluster\n"+
 			"(default: a temporary one, removed at the end)")
+	root.PersistentFlags().Var(&options.Node, "node",
+		"who runs the pods: a real node, KWOK that plays one, or any, which is real where it can be\n"+
+			"(environment: SEATRIAL_CLUSTER_NODE)")
 	root.CompletionOptions.DisableDefaultCmd = true
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if name := os.Getenv(nodeVariable); name != "" && !cmd.Flags().Changed("node") {
+			if err := options.Node.Set(name); err != nil {
+				return fmt.Errorf("%s: %w", nodeVariable, err)
+			}
+		}
+		return nil
+	}
 	root.AddCommand(runCommand(&options), upCommand(&options))
 	return root
 }
@@ -91,6 +118,15 @@ one line on the standard output: ready: kubeconfig=PATH`,
 	command.Flags().StringVar(&kubeconfig, "kubeconfig", "",
 		"where to write the administrator's kubeconfig; removed at the end (default: in the folder of the state)")
 	return command
+}
+
+// imageTags lists the images that pods can use, a line each.
+func imageTags() string {
+	var lines strings.Builder
+	for _, tags := range image.Tags() {
+		lines.WriteString("\n  " + strings.Join(tags, " "))
+	}
+	return lines.String()
 }
 
 // become replaces this process by the command.

@@ -56,7 +56,7 @@ func TestKill(t *testing.T) {
 	waitForPod(t, client, "sleeper", func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning })
 	record := recordOf(t, name)
 	family := descendants(t, p.Process.Pid)
-	require.GreaterOrEqual(t, len(family), 11, "the command, the first process, five components, containerd, a pod's three: %v", family)
+	require.GreaterOrEqual(t, len(family), 13, "the command, the first process, six components, CoreDNS, containerd, a pod's three: %v", family)
 	require.True(t, hasInterface(t, record.Interface))
 
 	p.stop(t, syscall.SIGKILL)

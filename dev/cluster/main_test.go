@@ -45,12 +45,21 @@ type program struct {
 	*exec.Cmd
 
 	ended  <-chan struct{}
+	output *os.File // the program's end of stdout
 	stdout *bufio.Reader
 	stderr *bytes.Buffer
 }
 
 // start starts the program; it is killed with the test, if it still runs.
 func start(t *testing.T, environment []string, args ...string) *program {
+	t.Helper()
+	p := prepare(t, environment, args...)
+	p.begin(t)
+	return p
+}
+
+// prepare prepares a run of the program.
+func prepare(t *testing.T, environment []string, args ...string) *program {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
@@ -59,14 +68,26 @@ func start(t *testing.T, environment []string, args ...string) *program {
 	t.Cleanup(func() { output.Close() })
 	p := &program{
 		Cmd:    &exec.Cmd{Path: self, Args: append([]string{programName}, args...)},
+		output: stdout,
 		stdout: bufio.NewReader(output),
 		stderr: &bytes.Buffer{},
 	}
-	p.Env = append(withoutKubeconfig(), environment...)
+	// What make builds beside the program is not beside this test.
+	built, err := filepath.Abs("../../.bin")
+	require.NoError(t, err)
+	p.Env = append(withoutKubeconfig(), "PATH="+built+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	p.Env = append(p.Env, environment...)
 	p.Stdout, p.Stderr = stdout, p.stderr
+	return p
+}
+
+// begin starts what was prepared.
+func (p *program) begin(t *testing.T) {
+	t.Helper()
+	var err error
 	p.ended, err = process.Start(p.Cmd)
 	require.NoError(t, err)
-	require.NoError(t, stdout.Close())
+	require.NoError(t, p.output.Close())
 	t.Cleanup(func() {
 		_ = p.Process.Kill()
 		<-p.ended
@@ -74,14 +95,13 @@ func start(t *testing.T, environment []string, args ...string) *program {
 			t.Logf("%s said:\n%s", strings.Join(p.Args, " "), p.stderr)
 		}
 	})
-	return p
 }
 
-// withoutKubeconfig is the environment of these tests, in which a cluster will be started.
+// withoutKubeconfig is the environment of these tests, in which a cluster with its real node will be started.
 func withoutKubeconfig() []string {
 	var environment []string
 	for _, variable := range os.Environ() {
-		if !strings.HasPrefix(variable, kubeconfigVariable+"=") {
+		if !strings.HasPrefix(variable, kubeconfigVariable+"=") && !strings.HasPrefix(variable, nodeVariable+"=") {
 			environment = append(environment, variable)
 		}
 	}

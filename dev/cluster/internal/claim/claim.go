@@ -24,9 +24,21 @@ import (
 // Registry is the folder of the records.
 type Registry string
 
-// Machine is the registry of this machine. It is gone after a reboot, as is all that its records speak of, except
+// Machine is the registry of root's clusters. It is gone after a reboot, as is all that its records speak of, except
 // temporary folders.
 const Machine Registry = "/run/seatrial-cluster"
+
+// Mine is the registry of this user's clusters.
+func Mine() Registry {
+	if os.Geteuid() == 0 {
+		return Machine
+	}
+	folder := os.Getenv("XDG_RUNTIME_DIR")
+	if folder == "" {
+		return Registry(filepath.Join(os.TempDir(), fmt.Sprintf("seatrial-cluster-%d", os.Geteuid())))
+	}
+	return Registry(filepath.Join(folder, "seatrial-cluster"))
+}
 
 const (
 	suffix   = ".json"
@@ -35,7 +47,7 @@ const (
 
 // Record is what a cluster leaves behind if it is killed.
 type Record struct {
-	Cgroup    string `json:"cgroup"`
+	Cgroup    string `json:"cgroup,omitempty"`
 	Interface string `json:"interface,omitempty"`
 	Temporary string `json:"temporary,omitempty"` // the folder of its state, unless someone chose it
 }

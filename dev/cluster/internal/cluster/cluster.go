@@ -13,34 +13,30 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"strings"
-	"syscall"
 
 	"github.com/seatrial/seatrial/dev/cluster/internal/cgroup"
 	"github.com/seatrial/seatrial/dev/cluster/internal/claim"
-	"github.com/seatrial/seatrial/dev/cluster/internal/host"
-	"github.com/seatrial/seatrial/dev/cluster/internal/image"
 	"github.com/seatrial/seatrial/dev/cluster/internal/link"
 	"github.com/seatrial/seatrial/dev/cluster/internal/node"
 	"github.com/seatrial/seatrial/dev/cluster/internal/process"
 )
 
-// ErrNotRoot says that this user cannot make namespaces and mounts.
-var ErrNotRoot = errors.New("an embedded cluster needs root: use sudo, or set KUBECONFIG to use a cluster of your own")
-
 // Options choose what a person may choose.
 type Options struct {
 	Name     string    // of the cluster; empty: a unique one
 	Dir      string    // of its state; empty: a temporary one
+	Node     Node      // who runs the pods
 	Progress io.Writer // gets a line a step
 }
 
 // Cluster is a running cluster.
 type Cluster struct {
-	state  state
-	claim  *claim.Claim
-	record claim.Record
-	pair   link.Link
+	state     state
+	claim     *claim.Claim
+	record    claim.Record
+	pair      link.Link
+	programs  programs
+	addresses node.Addresses
 
 	// The first process in the namespaces, which ends when its input does.
 	kill  func() error
@@ -52,47 +48,47 @@ type Cluster struct {
 	err  error         // why, once down is closed
 }
 
-// steps are those of Start; the first process has some too.
-const steps = 4 + node.Steps
-
 // Start starts a cluster and returns when pods can run in it. Stop ends it. If Start fails, nothing is left but the
 // folder with the logs, which the next start removes.
 func Start(ctx context.Context, options Options) (*Cluster, error) {
-	if os.Geteuid() != 0 {
-		return nil, ErrNotRoot
-	}
 	name, err := nameOr(options.Name)
 	if err != nil {
 		return nil, err
 	}
 	c := &Cluster{up: make(chan struct{}), down: make(chan struct{})}
-	told := newProgress(options.Progress, steps)
-	if err := c.start(ctx, name, options.Dir, told); err != nil {
+	told := newProgress(options.Progress, options.Node.steps())
+	if err := c.start(ctx, name, options, told); err != nil {
 		interrupted := ctx.Err() != nil
 		if interrupted {
 			err = context.Cause(ctx)
 		}
 		return nil, errors.Join(err, c.end(interrupted))
 	}
+	if c.programs.played {
+		told.note("KWOK plays the node: nothing of a pod is run, and whether it succeeds says nothing about its image")
+	} else {
+		told.note("the node is real: pods are run, by containerd")
+	}
 	told.note("ready after %s: KUBECONFIG=%s", told.elapsed(), c.Kubeconfig())
 	return c, nil
 }
 
-func (c *Cluster) start(ctx context.Context, name, dir string, told *progress) error {
+func (c *Cluster) start(ctx context.Context, name string, options Options, told *progress) error {
 	told.step("looking at what this machine has")
-	programs, err := c.settle(ctx, name, dir, told)
-	if err != nil {
+	if err := c.settle(ctx, name, options, told); err != nil {
 		return err
 	}
-	told.step("packing the images " + image.Busybox + " and " + image.Pause)
-	if err := packImages(ctx, programs.Busybox, node.Images(c.state.path)); err != nil {
-		return err
+	if !c.programs.played {
+		told.step("packing the images")
+		if err := packImages(ctx, c.programs.Busybox, c.state.path, told); err != nil {
+			return err
+		}
+		if err := cgroup.Make(c.record.Cgroup); err != nil {
+			return err
+		}
 	}
 	told.step("making the namespaces")
-	if err := cgroup.Make(c.record.Cgroup); err != nil {
-		return err
-	}
-	if err := c.enter(ctx, programs, told); err != nil {
+	if err := c.enter(ctx, told); err != nil {
 		return err
 	}
 	select {
@@ -107,13 +103,14 @@ func (c *Cluster) start(ctx context.Context, name, dir string, told *progress) e
 }
 
 // settle takes what only one cluster can have, after it removed what dead ones left, and sees to the programs.
-func (c *Cluster) settle(ctx context.Context, name, dir string, told *progress) (host.Programs, error) {
-	unlock, err := claim.Machine.Lock(ctx)
+func (c *Cluster) settle(ctx context.Context, name string, options Options, told *progress) error {
+	registry := claim.Mine()
+	unlock, err := registry.Lock(ctx)
 	if err != nil {
-		return host.Programs{}, err
+		return err
 	}
 	defer unlock()
-	swept, err := claim.Machine.Sweep()
+	swept, err := registry.Sweep()
 	if err != nil {
 		// Its next start tries again; this cluster has names of its own.
 		told.note("%v", err)
@@ -121,23 +118,22 @@ func (c *Cluster) settle(ctx context.Context, name, dir string, told *progress) 
 	if swept > 0 {
 		told.note("removed what %d killed or failed clusters left", swept)
 	}
-	if c.state, err = openState(dir, name); err != nil {
-		return host.Programs{}, err
+	if c.state, err = openState(options.Dir, name); err != nil {
+		return err
 	}
 	c.record = claim.Record{Cgroup: "seatrial-" + name}
 	if c.state.temporary {
 		c.record.Temporary = c.state.path
 	}
-	if c.claim, err = claim.Machine.Take(name, c.record); err != nil {
-		return host.Programs{}, err
+	if c.claim, err = registry.Take(name, c.record); err != nil {
+		return err
 	}
-	return host.Find(ctx, node.Log(c.state.path, "apt-get"), func(packages []string) {
-		told.note("installing %s with apt-get", strings.Join(packages, ", "))
-	})
+	c.programs, err = options.Node.find(ctx, node.Log(c.state.path, "apt-get"), told)
+	return err
 }
 
 // enter starts the first process in the namespaces, and links them to this machine.
-func (c *Cluster) enter(ctx context.Context, programs host.Programs, told *progress) error {
+func (c *Cluster) enter(ctx context.Context, told *progress) error {
 	log, err := os.Create(node.Log(c.state.path, node.Program))
 	if err != nil {
 		return fmt.Errorf("make the log of the first process: %w", err)
@@ -151,19 +147,23 @@ func (c *Cluster) enter(ctx context.Context, programs host.Programs, told *progr
 
 	// Not its path: a running cluster must not mind that the file is built anew.
 	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{node.Program}}
-	cmd.Env = []string{"PATH=" + programs.SearchPath} // what else is set here is not meant for etcd or the kubelet
+	cmd.Env = []string{"PATH=" + c.programs.SearchPath} // what else is set here is not meant for etcd or the kubelet
 	cmd.Dir = "/"
 	cmd.Stdout, cmd.Stderr = output, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC,
-		Setsid:     true, // a terminal's Ctrl-C is for this process to handle
+	companion, err := os.Open(c.programs.companion)
+	if err != nil {
+		return fmt.Errorf("open CoreDNS or KWOK: %w", err)
 	}
+	defer companion.Close()
+	cmd.ExtraFiles = []*os.File{companion}
+	cmd.SysProcAttr = namespaces()
+	cmd.SysProcAttr.Setsid = true // a terminal's Ctrl-C is for this process to handle
 	input, err := cmd.StdinPipe()
 	if err != nil {
 		return fmt.Errorf("make the pipe of the configuration: %w", err)
 	}
 	if c.ended, err = process.Start(cmd); err != nil {
-		return fmt.Errorf("make the namespaces: %w", err)
+		return fmt.Errorf("make the namespaces: %w%s", err, advice())
 	}
 	c.input, c.kill = input, cmd.Process.Kill
 	go c.listen(events, told)
@@ -173,11 +173,13 @@ func (c *Cluster) enter(ctx context.Context, programs host.Programs, told *progr
 	}
 	config := node.Config{
 		State:      c.state.path,
-		Cgroup:     c.record.Cgroup,
+		Played:     c.programs.played,
+		Addresses:  c.addresses,
 		Inside:     c.pair.Inside,
-		Containerd: programs.Containerd,
-		Ctr:        programs.Ctr,
-		Plugins:    programs.Plugins,
+		Cgroup:     c.record.Cgroup,
+		Containerd: c.programs.Containerd,
+		Ctr:        c.programs.Ctr,
+		Plugins:    c.programs.Plugins,
 	}
 	if err := node.Prepare(config); err != nil {
 		return err
@@ -188,8 +190,12 @@ func (c *Cluster) enter(ctx context.Context, programs host.Programs, told *progr
 	return nil
 }
 
-// connect chooses the addresses and makes the link.
-func (c *Cluster) connect(ctx context.Context, pid int) error {
+// connect chooses the addresses and makes the link, if this user can.
+func (c *Cluster) connect(ctx context.Context, pid int) (err error) {
+	if !root() {
+		c.addresses, err = freeAddresses()
+		return err
+	}
 	unlock, err := claim.Machine.Lock(ctx)
 	if err != nil {
 		return err
@@ -198,6 +204,7 @@ func (c *Cluster) connect(ctx context.Context, pid int) error {
 	if c.pair, err = link.Create(pid); err != nil {
 		return err
 	}
+	c.addresses = node.AddressesAt(c.pair.Inside.Addr())
 	c.record.Interface = c.pair.Interface
 	return c.claim.Update(c.record)
 }
@@ -228,7 +235,7 @@ func (c *Cluster) listen(events io.ReadCloser, told *progress) {
 func (c *Cluster) Kubeconfig() string { return node.Kubeconfig(c.state.path) }
 
 // Address is the API server's.
-func (c *Cluster) Address() netip.Addr { return c.pair.Inside.Addr() }
+func (c *Cluster) Address() netip.Addr { return c.addresses.APIServer.Addr() }
 
 // AuditLog is the path of the API server's audit log.
 func (c *Cluster) AuditLog() string { return node.AuditLog(c.state.path) }

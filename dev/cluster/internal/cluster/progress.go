@@ -21,6 +21,13 @@ func newProgress(out io.Writer, total int) *progress {
 	return &progress{out: out, total: total, begun: time.Now()}
 }
 
+// of corrects how many steps there are.
+func (p *progress) of(total int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.total = total
+}
+
 // step says what begins.
 func (p *progress) step(text string) {
 	p.mu.Lock()

@@ -49,8 +49,12 @@ func (c *Cluster) waitReady(ctx context.Context) error {
 		case <-c.down:
 			return c.err
 		case <-deadline.C:
+			program := node.Kubelet
+			if c.programs.played {
+				program = node.KWOK
+			}
 			return explain(c.state.path, &node.ProgramError{
-				Program: node.Kubelet,
+				Program: program,
 				Message: fmt.Sprintf("the cluster did not get ready within %s: %v", readyPatience, err),
 			})
 		case <-tick.C:

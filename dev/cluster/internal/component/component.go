@@ -1,4 +1,4 @@
-// Package component holds the programs of a Kubernetes cluster: etcd, the control plane and the kubelet.
+// Package component holds the programs of a Kubernetes cluster: etcd, the control plane, the kubelet and kube-proxy.
 //
 // It is the only package that links Kubernetes. One executable plays all of them, as its own name says (argv[0]),
 // so that nothing has to be downloaded and every process shares the same pages in memory.
@@ -17,6 +17,7 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/version"  // metric of their version
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	kubeproxy "k8s.io/kubernetes/cmd/kube-proxy/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 
@@ -38,6 +39,8 @@ func Main(args []string) (code int, ok bool) {
 		command = scheduler.NewSchedulerCommand()
 	case node.Kubelet:
 		command = kubelet.NewKubeletCommand(context.Background())
+	case node.KubeProxy:
+		command = kubeproxy.NewProxyCommand()
 	default:
 		return 0, false
 	}

@@ -4,6 +4,7 @@ package host
 import (
 	"context"
 	"debug/elf"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -27,6 +28,9 @@ type Programs struct {
 	Plugins    string // the folder of the CNI plugins
 }
 
+// ErrIncapable says that this machine has no apt-get and lacks what a node needs.
+var ErrIncapable = errors.New("a real node cannot run here")
+
 // requirement is a thing that must be here, and the Debian package that brings it.
 type requirement struct {
 	what, debian string
@@ -42,8 +46,8 @@ func Find(ctx context.Context, log string, installing func(packages []string)) (
 		return programs, nil
 	}
 	if _, err := exec.LookPath("apt-get"); err != nil {
-		return Programs{}, fmt.Errorf("this machine lacks %s: install them (on Debian and Ubuntu this happens by itself), "+
-			"or set KUBECONFIG to use a cluster of your own", strings.Join(names(missing), ", "))
+		return Programs{}, fmt.Errorf("%w: this machine lacks %s: install them (on Debian and Ubuntu this happens by "+
+			"itself), or set KUBECONFIG to use a cluster of your own", ErrIncapable, strings.Join(names(missing), ", "))
 	}
 	packages := packagesOf(missing)
 	installing(packages)
@@ -78,10 +82,25 @@ func check(programs *Programs) []requirement {
 			return programs.Plugins != ""
 		}},
 		{"mount", "mount", inPath("mount", nil)},
+		{"iptables", "iptables", inPath("iptables", nil)},
 		{"a static busybox", "busybox-static", func() bool {
 			return inPath("busybox", &programs.Busybox)() && static(programs.Busybox)
 		}},
 	}, func(r requirement) bool { return r.find() })
+}
+
+// Beside finds an executable that is built beside this one: in the same folder, or else in PATH.
+func Beside(name string) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find the folder of this program: %w", err)
+	}
+	folder := filepath.Dir(self)
+	if path := lookPath(name, folder+string(filepath.ListSeparator)+os.Getenv("PATH")); path != "" {
+		return path, nil
+	}
+	return "", fmt.Errorf("%s is neither in %s, beside this program, nor in PATH: build it with `make .bin/%s`",
+		name, folder, name)
 }
 
 // lookPath finds a program, or returns nothing.

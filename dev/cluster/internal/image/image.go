@@ -1,4 +1,5 @@
-// Package image makes container images from this machine's static busybox: a cluster has no registry to pull from.
+// Package image makes container images from this machine's static busybox and from Debian's packages: a cluster has no
+// registry to pull from.
 package image
 
 import (
@@ -17,8 +18,30 @@ import (
 // The names of the images, as charts write them.
 const (
 	Busybox = "busybox:1.36"
+	Alpine  = "alpine:3"
 	Pause   = "registry.k8s.io/pause:3.10"
+	Curl    = "curlimages/curl:8.11.1"
+	Nginx   = "nginx:1.27"
 )
+
+// otherTags are more names of the same images. The last of nginx is in every chart of `helm create`.
+var otherTags = map[string][]string{
+	Busybox: {"busybox:1.36.1", "busybox:1.37", "busybox:stable", "busybox:latest"},
+	Alpine:  {"alpine:3.20", "alpine:3.21", "alpine:3.22", "alpine:latest"},
+	Curl:    {"curlimages/curl:8.10.1", "curlimages/curl:latest"},
+	Nginx:   {"nginx:stable", "nginx:alpine", "nginx:1.27-alpine", "nginx:latest", "nginx:1.16.0"},
+}
+
+// Tags lists all names of each image.
+func Tags() [][]string {
+	var all [][]string
+	for _, name := range []string{Busybox, Alpine, Curl, Nginx, Pause} {
+		all = append(all, tags(name))
+	}
+	return all
+}
+
+func tags(name string) []string { return append([]string{name}, otherTags[name]...) }
 
 // busyboxPath is where the program is in the image; every applet is a link to it.
 const busyboxPath = "/bin/busybox"
@@ -34,8 +57,9 @@ while :; do read -r _ <&3; done
 // searchPath is the PATH of the containers.
 const searchPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// Write writes an archive of all images, in the format of `docker save`, made of the given static busybox and the
-// names of its applets. The same input gives the same bytes.
+// Write writes an archive of the images that need no more than busybox, in the format of `docker save`, made of the
+// given static busybox and the names of its applets. Alpine is one of them, without apk, which could install nothing.
+// The same input gives the same bytes.
 func Write(w io.Writer, busybox []byte, applets []string) error {
 	base, err := busyboxLayer(busybox, applets)
 	if err != nil {
@@ -47,6 +71,7 @@ func Write(w io.Writer, busybox []byte, applets []string) error {
 	}
 	return writeArchive(w, []image{
 		{name: Busybox, layers: [][]byte{base}, command: []string{"sh"}},
+		{name: Alpine, layers: [][]byte{base}, command: []string{"sh"}},
 		{name: Pause, layers: [][]byte{base, pause}, entrypoint: []string{"/pause"}},
 	})
 }
@@ -124,7 +149,7 @@ func writeArchive(w io.Writer, images []image) error {
 		}
 	}
 	for _, image := range images {
-		entry := manifest{RepoTags: []string{image.name}}
+		entry := manifest{RepoTags: tags(image.name)}
 		config := configuration{
 			Architecture: runtime.GOARCH,
 			OS:           "linux",

@@ -21,9 +21,12 @@ func TestWrite(t *testing.T) {
 	files := unpack(t, &first)
 	var images []manifest
 	require.NoError(t, json.Unmarshal(files["manifest.json"].content, &images))
-	require.Len(t, images, 2)
-	busybox, pause := images[0], images[1]
-	require.Equal(t, []string{Busybox}, busybox.RepoTags)
+	require.Len(t, images, 3)
+	busybox, alpine, pause := images[0], images[1], images[2]
+	require.Contains(t, busybox.RepoTags, Busybox)
+	require.Contains(t, busybox.RepoTags, "busybox:latest")
+	require.Contains(t, alpine.RepoTags, Alpine)
+	require.Equal(t, busybox.Config, alpine.Config)
 	require.Equal(t, []string{Pause}, pause.RepoTags)
 	require.Equal(t, busybox.Layers, pause.Layers[:1], "the base is shared")
 

@@ -51,8 +51,9 @@ func Create(pid int) (Link, error) {
 	return pair, nil
 }
 
-// Join brings up the loopback interface and the pair's other end; it is called in the cluster's namespace.
-func Join(inside netip.Prefix) error {
+// Join brings up the loopback interface and the pair's other end; it is called in the cluster's namespace. A packet
+// needs a way out before kube-proxy's rules see it: those to the addresses of Services are sent into the pair.
+func Join(inside, services netip.Prefix) error {
 	loopback, err := netlink.LinkByName("lo")
 	if err != nil {
 		return fmt.Errorf("find the loopback interface: %w", err)
@@ -64,7 +65,18 @@ func Join(inside netip.Prefix) error {
 	if err != nil {
 		return fmt.Errorf("find the interface %s: %w", insideName, err)
 	}
-	return up(end, inside)
+	if err := up(end, inside); err != nil {
+		return err
+	}
+	if err := netlink.RouteAdd(&netlink.Route{
+		LinkIndex: end.Attrs().Index,
+		Scope:     netlink.SCOPE_LINK,
+		Dst:       ipNet(services),
+		Src:       inside.Addr().AsSlice(),
+	}); err != nil {
+		return fmt.Errorf("route the addresses of Services: %w", err)
+	}
+	return nil
 }
 
 // Remove deletes the pair. The kernel does so too, a moment after the cluster's last process; that it is already
@@ -86,8 +98,7 @@ func Remove(name string) error {
 
 func up(end netlink.Link, address netip.Prefix) error {
 	name := end.Attrs().Name
-	ip := &net.IPNet{IP: address.Addr().AsSlice(), Mask: net.CIDRMask(address.Bits(), 32)}
-	if err := netlink.AddrAdd(end, &netlink.Addr{IPNet: ip}); err != nil {
+	if err := netlink.AddrAdd(end, &netlink.Addr{IPNet: ipNet(address)}); err != nil {
 		return fmt.Errorf("give %s the address %s: %w", name, address, err)
 	}
 	if err := netlink.LinkSetUp(end); err != nil {
@@ -123,4 +134,8 @@ func prefix(n *net.IPNet) netip.Prefix {
 	address, _ := netip.AddrFromSlice(n.IP)
 	bits, _ := n.Mask.Size()
 	return netip.PrefixFrom(address.Unmap(), bits)
+}
+
+func ipNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), 32)}
 }

@@ -15,8 +15,11 @@ type Event struct {
 	Failure *ProgramError `json:"failure,omitempty"`
 }
 
-// Steps is the number of events with a step.
-const Steps = 6
+// Steps is the number of events with a step, PlayedSteps that with a node that KWOK plays.
+const (
+	Steps       = 7
+	PlayedSteps = 4
+)
 
 // ProgramError ends the cluster.
 type ProgramError struct {

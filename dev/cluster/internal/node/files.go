@@ -18,6 +18,14 @@ import (
 //go:embed files/*
 var templates embed.FS
 
+// played says how KWOK plays nodes and pods; it has templates of its own, for KWOK.
+//
+//go:embed kwok.yaml
+var played []byte
+
+// playedLog is what `kubectl logs` shows of every pod that is played.
+const playedLog = "KWOK plays the node: nothing of this pod was run\n"
+
 // Prepare writes all files that the cluster reads into the folder of its state: keys, certificates, and what
 // configures its programs.
 func Prepare(config Config) error {
@@ -25,7 +33,7 @@ func Prepare(config Config) error {
 	if err != nil {
 		return err
 	}
-	certificates, err := credentials(config.Inside.Addr())
+	certificates, err := credentials(config.Addresses.APIServer)
 	if err != nil {
 		return err
 	}
@@ -52,8 +60,8 @@ func render(config Config) (map[string][]byte, error) {
 	values := struct {
 		Config
 
-		Folder, PodNetwork, PodGateway, VolumePlugins string
-	}{config, inConfig(), podNetwork, podGateway, volumePlugins}
+		Folder, NodeName, PodNetwork, VolumePlugins string
+	}{config, inConfig(), NodeName, podNetwork, volumePlugins}
 	files := map[string][]byte{}
 	for _, entry := range entries {
 		var out bytes.Buffer
@@ -62,6 +70,8 @@ func render(config Config) (map[string][]byte, error) {
 		}
 		files[filepath.Join(configFolder, entry.Name())] = out.Bytes()
 	}
+	files[filepath.Join(configFolder, "kwok.yaml")] = played
+	files[filepath.Join(configFolder, "played.log")] = []byte(playedLog)
 	return files, nil
 }
 
@@ -74,7 +84,7 @@ const (
 )
 
 // credentials makes every key, certificate and kubeconfig.
-func credentials(address netip.Addr) (map[string][]byte, error) {
+func credentials(at netip.AddrPort) (map[string][]byte, error) {
 	authority, err := pki.NewAuthority()
 	if err != nil {
 		return nil, err
@@ -84,7 +94,7 @@ func credentials(address netip.Addr) (map[string][]byte, error) {
 		return nil, err
 	}
 	serving, err := authority.Server(APIServer,
-		[]netip.Addr{address, netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr(serviceAddress)},
+		[]netip.Addr{at.Addr(), netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr(serviceAddress)},
 		[]string{
 			"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
 			"kubernetes.default.svc.cluster.local",
@@ -105,7 +115,7 @@ func credentials(address netip.Addr) (map[string][]byte, error) {
 	add(kubeletClientPair+".crt", kubeletClient.Certificate)
 	add(kubeletClientPair+".key", kubeletClient.Key)
 
-	server := fmt.Sprintf("https://%s", netip.AddrPortFrom(address, Port))
+	server := "https://" + at.String()
 	for _, identity := range []struct {
 		file, user string
 		groups     []string
@@ -114,6 +124,10 @@ func credentials(address netip.Addr) (map[string][]byte, error) {
 		{kubeconfigOf(ControllerManager), "system:kube-controller-manager", nil},
 		{kubeconfigOf(Scheduler), "system:kube-scheduler", nil},
 		{kubeconfigOf(Kubelet), "system:node:" + NodeName, []string{"system:nodes"}},
+		{kubeconfigOf(KubeProxy), "system:kube-proxy", nil},
+		// Kubernetes has no roles for these two.
+		{kubeconfigOf(CoreDNS), "seatrial-coredns", []string{"system:masters"}},
+		{kubeconfigOf(KWOK), "seatrial-kwok", []string{"system:masters"}},
 	} {
 		pair, err := authority.Client(identity.user, identity.groups...)
 		if err != nil {

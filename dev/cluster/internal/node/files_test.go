@@ -11,15 +11,17 @@ import (
 	"github.com/stretchr/testify/require"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/tools/clientcmd"
+	kubeproxyv1alpha1 "k8s.io/kube-proxy/config/v1alpha1"
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 	"sigs.k8s.io/yaml"
 )
 
 var testConfig = Config{
-	State:   "/somewhere",
-	Cgroup:  "seatrial-test",
-	Inside:  netip.MustParsePrefix("10.231.0.2/30"),
-	Plugins: "/usr/lib/cni",
+	State:     "/somewhere",
+	Cgroup:    "seatrial-test",
+	Addresses: AddressesAt(netip.MustParseAddr("10.231.0.2")),
+	Inside:    netip.MustParsePrefix("10.231.0.2/30"),
+	Plugins:   "/usr/lib/cni",
 }
 
 // A kubelet takes a misspelt setting for none, with no more than a line in its log.
@@ -39,6 +41,13 @@ func TestRender(t *testing.T) {
 	require.Equal(t, "unix://"+containerdSocket, kubelet.ContainerRuntimeEndpoint)
 	require.Equal(t, home+"/config/ca.crt", kubelet.Authentication.X509.ClientCAFile)
 
+	require.Equal(t, []string{"10.231.0.2"}, kubelet.ClusterDNS)
+
+	var proxy kubeproxyv1alpha1.KubeProxyConfiguration
+	require.NoError(t, yaml.UnmarshalStrict(read("kube-proxy.yaml"), &proxy))
+	require.Equal(t, podNetwork, proxy.ClusterCIDR)
+	require.Contains(t, string(read("Corefile")), "bind 10.231.0.2\n")
+
 	var policy auditv1.Policy
 	require.NoError(t, yaml.UnmarshalStrict(read("audit-policy.yaml"), &policy))
 	require.Equal(t, auditv1.LevelMetadata, policy.Rules[len(policy.Rules)-1].Level)
@@ -53,7 +62,7 @@ func TestRender(t *testing.T) {
 
 func TestCredentials(t *testing.T) {
 	t.Parallel()
-	files, err := credentials(testConfig.Inside.Addr())
+	files, err := credentials(testConfig.Addresses.APIServer)
 	require.NoError(t, err)
 
 	config, err := clientcmd.RESTConfigFromKubeConfig(files[kubeconfigFile])

@@ -23,14 +23,14 @@ var kernelSettings = map[string]string{
 
 // arrangeMounts gives the mount namespace file systems of its own wherever programs write to fixed paths, so that
 // this machine's stay as they are. The folder of the state appears at home.
-func arrangeMounts(state string) error {
+func arrangeMounts(config Config) error {
 	// By its descriptor it can be reached even when a mount covers its path.
-	folder, err := os.Open(state)
+	folder, err := os.Open(config.State)
 	if err != nil {
 		return fmt.Errorf("open the folder of the state: %w", err)
 	}
 	defer folder.Close()
-	state = fmt.Sprintf("/proc/self/fd/%d", folder.Fd())
+	state := fmt.Sprintf("/proc/self/fd/%d", folder.Fd())
 
 	for _, mount := range []struct {
 		source, target, kind string
@@ -53,6 +53,9 @@ func arrangeMounts(state string) error {
 	}
 	if err := unix.Mount(state, home, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("mount %s: %w", home, err)
+	}
+	if config.Played {
+		return nil // no kubelet and no containerd, which look at what follows
 	}
 	if err := cover("/etc/resolv.conf", inConfig("resolv.conf")); err != nil {
 		return err

@@ -9,37 +9,50 @@ const (
 	ControllerManager = "kube-controller-manager"
 	Scheduler         = "kube-scheduler"
 	Kubelet           = "kubelet"
+	KubeProxy         = "kube-proxy"
 )
 
-// containerd is the program that comes from the machine.
-const containerd = "containerd"
-
-// Where programs listen, inside.
+// The programs that are executables of their own: CoreDNS and KWOK are built beside this one, containerd is the
+// machine's.
 const (
-	etcdURL          = "http://127.0.0.1:2379"
+	CoreDNS    = "coredns"
+	KWOK       = "kwok"
+	containerd = "containerd"
+)
+
+// Where programs of the real node listen, inside.
+const (
 	containerdSocket = "/run/containerd/containerd.sock"
+	coreDNSReadyURL  = "http://127.0.0.1:8181/ready"
 )
 
 // The flags of the components. What they serve on the loopback address is reached from inside only.
 
-func etcdFlags() []string {
+func etcdFlags(at Addresses) []string {
 	return []string{
 		"--name=seatrial",
 		"--data-dir=" + inside(etcdFolder),
-		"--listen-client-urls=" + etcdURL,
-		"--advertise-client-urls=" + etcdURL,
-		"--listen-peer-urls=http://127.0.0.1:2380",
+		"--listen-client-urls=http://" + at.Etcd.String(),
+		"--advertise-client-urls=http://" + at.Etcd.String(),
+		"--listen-peer-urls=http://" + at.EtcdPeers.String(),
+		"--initial-advertise-peer-urls=http://" + at.EtcdPeers.String(),
+		"--initial-cluster=seatrial=http://" + at.EtcdPeers.String(),
 		"--unsafe-no-fsync", // nothing outlives the cluster
 		"--log-level=warn",
 	}
 }
 
 func apiServerFlags(config Config) []string {
+	at := config.Addresses
+	bind := "0.0.0.0"
+	if !config.Inside.IsValid() {
+		bind = at.APIServer.Addr().String() // the machine's network is not for others to use
+	}
 	return []string{
-		"--advertise-address=" + config.Inside.Addr().String(),
-		"--bind-address=0.0.0.0",
-		fmt.Sprintf("--secure-port=%d", Port),
-		"--etcd-servers=" + etcdURL,
+		"--advertise-address=" + at.APIServer.Addr().String(),
+		"--bind-address=" + bind,
+		fmt.Sprintf("--secure-port=%d", at.APIServer.Port()),
+		"--etcd-servers=http://" + at.Etcd.String(),
 		"--client-ca-file=" + inConfig(authorityFile),
 		"--tls-cert-file=" + inConfig(servingPair+".crt"),
 		"--tls-private-key-file=" + inConfig(servingPair+".key"),
@@ -62,7 +75,7 @@ func apiServerFlags(config Config) []string {
 func controllerManagerFlags() []string {
 	return []string{
 		"--kubeconfig=" + inside(kubeconfigOf(ControllerManager)),
-		"--bind-address=127.0.0.1",
+		"--secure-port=0", // nobody asks it anything
 		"--leader-elect=false",
 		"--use-service-account-credentials",
 		"--service-account-private-key-file=" + inConfig(tokenKeyFile),
@@ -76,7 +89,7 @@ func controllerManagerFlags() []string {
 func schedulerFlags() []string {
 	return []string{
 		"--kubeconfig=" + inside(kubeconfigOf(Scheduler)),
-		"--bind-address=127.0.0.1",
+		"--secure-port=0", // nobody asks it anything
 		"--leader-elect=false",
 	}
 }
@@ -87,5 +100,28 @@ func kubeletFlags(config Config) []string {
 		"--kubeconfig=" + inside(kubeconfigOf(Kubelet)),
 		"--hostname-override=" + NodeName,
 		"--node-ip=" + config.Inside.Addr().String(),
+	}
+}
+
+func kubeProxyFlags() []string {
+	return []string{"--config=" + inConfig("kube-proxy.yaml")}
+}
+
+func coreDNSFlags() []string {
+	return []string{"-conf", inConfig("Corefile")}
+}
+
+func kwokFlags(config Config) []string {
+	at := config.Addresses.KWOK
+	return []string{
+		"--config=" + inConfig("kwok.yaml"),
+		"--kubeconfig=" + inside(kubeconfigOf(KWOK)),
+		"--manage-all-nodes",
+		"--node-ip=" + at.Addr().String(),
+		fmt.Sprintf("--node-port=%d", at.Port()),
+		"--server-address=" + at.String(),
+		"--tls-cert-file=" + inConfig(servingPair+".crt"),
+		"--tls-private-key-file=" + inConfig(servingPair+".key"),
+		"--cidr=" + podNetwork,
 	}
 }

@@ -25,6 +25,11 @@ func (s *supervisor) component(name string, flags []string) error {
 	return s.start(name, &exec.Cmd{Path: "/proc/self/exe", Args: append([]string{name}, flags...)})
 }
 
+// companion starts the executable that is built beside this one.
+func (s *supervisor) companion(name string, flags []string) error {
+	return s.start(name, &exec.Cmd{Path: companionPath, Args: append([]string{name}, flags...)})
+}
+
 func (s *supervisor) start(name string, cmd *exec.Cmd) error {
 	log, err := os.Create(Log(home, name))
 	if err != nil {
