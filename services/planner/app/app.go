@@ -4,6 +4,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/seatrial/seatrial/internal/kit/bus"
 	"github.com/seatrial/seatrial/internal/kit/fault"
@@ -68,7 +69,8 @@ func (u uploads) Get(ctx context.Context, name string, limit int64) ([]byte, err
 	data, err := u.conn.GetObject(ctx, subject.ObjectsUploads, name, limit)
 	switch {
 	case errors.Is(err, bus.ErrNotFound):
-		return nil, fault.New(pb.ClassRejected, "upload it: nats object put "+subject.ObjectsUploads+" <file>", "%w", err)
+		return nil, fault.New(pb.ClassRejected,
+			fmt.Sprintf("upload it (nats object put --name %s %s <file>), and ask again under a new id", name, subject.ObjectsUploads), "%w", err)
 	case errors.Is(err, bus.ErrTooLarge):
 		return nil, fault.New(pb.ClassRejected, "make the packaged chart smaller", "%w", err)
 	}

@@ -84,7 +84,7 @@ func (a *API) sameAsStored(ctx context.Context, id string, sequence uint64, dige
 }
 
 func used(id string, sequence uint64) error {
-	what := fmt.Sprintf("id %s was used before, for another request (sequence %d)", id, sequence)
+	what := fmt.Sprintf("id %s was used before, for another request (sequence %d in the stream; ids are shared by all releases)", id, sequence)
 	return refuse(codeConflict, what, "choose another id; ids are remembered for 30 days",
 		&pb.Violation{Field: "id", Value: id, Message: "was used before, for another request"})
 }

@@ -25,9 +25,10 @@ func (d *decision) startRollback() {
 	case to == 0:
 		if target = d.provenBefore(); target == nil {
 			d.failure = &pb.Failure{
-				Class:  pb.ClassRejected,
-				Reason: fmt.Sprintf("%s: %s", d.state.Release, noProven),
-				Next:   "name the revision (toRevision), or deploy a chart",
+				Class: pb.ClassRejected,
+				Reason: fmt.Sprintf("%s: no proven revision before the current one has other content than revision %d, which runs",
+					d.state.Release, d.state.Running.GetHelmRevision()),
+				Next: "name the revision (toRevision), or deploy a chart",
 			}
 		}
 	case known.GetStanding() == pb.StandingBad:

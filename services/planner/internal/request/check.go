@@ -256,7 +256,7 @@ func (c *check) values(values *structpb.Struct) {
 	}
 	// Both encodings travel, and either can be the longer one.
 	if size := max(len(text), proto.Size(values)); size > maxValues {
-		c.add("values", "", "have %d bytes; at most %d (256 KiB)", size, maxValues)
+		c.add("values", "", "have %d bytes as they are sent on; at most %d (256 KiB)", size, maxValues)
 	}
 }
 

@@ -32,7 +32,7 @@ func (s *Shell) handleOutcome(ctx context.Context, msg jetstream.Msg) error {
 		return bus.Dead(err)
 	}
 	if o.GetKind() != kind || o.GetRelease() != r.String() {
-		return bus.Dead(fmt.Errorf("outcome %s says %s of %s, its subject %s of %s", o.GetId(), o.GetKind(), o.GetRelease(), kind, r))
+		return bus.Dead(fmt.Errorf("outcome %q says %q of %q, its subject %q of %q", o.GetId(), o.GetKind(), o.GetRelease(), kind, r))
 	}
 	err = s.apply(ctx, r, func(context.Context, *pb.ReleaseState) (core.Input, error) {
 		return core.OutcomeReceived{Outcome: o}, nil
