@@ -246,3 +246,18 @@ func TestDefinitionsAreMadeBeforeTheirObjectsAndSkippedOnRequest(t *testing.T) {
 	w.done(w.deploy(chart))
 	require.NoError(t, rest.Get().AbsPath("/apis/"+group+"/v1/namespaces/"+w.namespace+"/boats/first").Do(t.Context()).Error())
 }
+
+func TestAMissingNamespaceIsRefusedAndBlamesNoInputs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.namespace += "-none"
+	archive := pack(t, "1.0.0", files{"templates/note.yaml": note("x")})
+	r := w.deploy(archive)
+	f := w.failed(r, pb.ClassRejected, "namespace "+w.namespace+" does not exist")
+	require.Contains(t, f.Next, "upgrade.createNamespace")
+	require.False(t, f.Mutated)
+	require.Empty(t, r.Mutation.QuarantineKey)
+
+	w.done(w.deploy(archive, withUpgrade(func(o *pb.UpgradeOptions) { o.CreateNamespace = true })))
+	require.NoError(t, w.client.Clientset.CoreV1().Namespaces().Delete(t.Context(), w.namespace, metav1.DeleteOptions{}))
+}

@@ -76,14 +76,15 @@ func (w *Worker) Run(ctx context.Context) error {
 	r := &run{Worker: w, ledger: ledger, leases: leases, stuck: make(chan error, w.Slots)}
 	consuming, stop := context.WithCancel(ctx)
 	defer stop()
-	consumed := make(chan error, 1)
+	consumed := make(chan struct{})
 	go func() {
-		consumed <- w.Conn.Consume(consuming, ConsumeOptions{
+		defer close(consumed)
+		err = w.Conn.Consume(consuming, ConsumeOptions{
 			Service: w.Service, Stream: subject.StreamCommands, Durable: w.Durable, Slots: w.Slots, Grace: w.Grace,
 		}, r.handle)
 	}()
 	select {
-	case err := <-consumed:
+	case <-consumed:
 		return err
 	case err := <-r.stuck:
 		stop()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/timestamppb"
+	helmrelease "helm.sh/helm/v3/pkg/release"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seatrial/seatrial/internal/helm/helmtest"
@@ -170,4 +171,18 @@ func TestTestersOfAPoolTakeTheCommandsOfTheirPool(t *testing.T) {
 	require.Equal(t, "gpu", tested.Instance)
 	w.idle()
 	require.Equal(t, "default", w.until(w.order(), pb.KindTested).Instance)
+}
+
+func TestARevisionThatSomebodyElseHasReplacedProvesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, helmtest.WithTest("smoke", "true"))
+	w.record.Info.Status = helmrelease.StatusSuperseded
+	require.NoError(t, helmtest.Storage(w.client, w.release.Namespace).Update(w.record))
+	w.before = w.records()
+	w.start(w.config("a"))
+	tested := w.until(w.order(), pb.KindTested)
+	require.Equal(t, pb.VerdictErrored, tested.TestRun.Verdict)
+	require.Contains(t, tested.Failure.Reason, "does not run any more")
+	require.Contains(t, tested.Failure.Reason, "superseded")
+	require.Nil(t, w.pod("web-smoke"))
 }

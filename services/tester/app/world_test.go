@@ -48,6 +48,7 @@ type world struct {
 	client  *kube.Client
 	release subject.Release
 	record  *helmrelease.Release
+	before  map[string]any
 	number  uint32
 }
 
@@ -62,8 +63,8 @@ func newWorld(t *testing.T, options ...helmtest.Option) *world {
 	w.release = subject.Release{Cluster: "local", Namespace: helmtest.Namespace(t, w.client), Name: "web"}
 	options = append([]helmtest.Option{helmtest.WithValues(map[string]any{"replicas": 0}), helmtest.WithoutTests()}, options...)
 	w.record = helmtest.Deploy(t, w.client, w.release.Namespace, "web", helmtest.Web("1.0.0", options...))
-	before := w.records()
-	t.Cleanup(func() { require.Equal(t, before, w.records(), "a tester has written Helm's storage") })
+	w.before = w.records()
+	t.Cleanup(func() { require.Equal(t, w.before, w.records(), "a tester has written Helm's storage") })
 	return w
 }
 
