@@ -40,7 +40,7 @@ build: ## Build the release binaries into .bin/
 	done
 
 .PHONY: cluster
-cluster: .bin/seatrial-cluster .bin/seatrial-coredns ## Build the embedded Kubernetes (12 minutes the first time on two cores)
+cluster: .bin/seatrial-cluster .bin/seatrial-coredns ## Build the embedded Kubernetes (15 minutes the first time on two cores)
 
 .bin/seatrial-cluster .bin/seatrial-coredns &: $(shell find dev/cluster -type f -not -name '*_test.go' -not -name '*.md')
 	dev/cluster/build.sh $(BIN)/seatrial-cluster

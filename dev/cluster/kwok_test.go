@@ -38,15 +38,14 @@ func TestPlayedNode(t *testing.T) {
 
 // TestPlayedNodeWithoutRoot starts a cluster as a user who can only have a played node, and asked for none.
 func TestPlayedNodeWithoutRoot(t *testing.T) {
-	// A folder that the user can read, since the tree may be root's alone.
-	folder, err := os.MkdirTemp("", "seatrial-test-")
-	require.NoError(t, err)
-	t.Cleanup(func() { os.RemoveAll(folder) })
-	require.NoError(t, os.Chmod(folder, 0o777|os.ModeSticky))
+	// A folder that the user can read and write, since the tree may be root's alone.
+	folder := t.TempDir()
+	require.NoError(t, os.Chmod(filepath.Dir(folder), 0o755))
+	require.NoError(t, os.Chmod(folder, 0o777))
 	self, err := os.Executable()
 	require.NoError(t, err)
 	copyProgram(t, self, filepath.Join(folder, programName))
-	copyProgram(t, filepath.Join("../../.bin", "seatrial-kwok"), filepath.Join(folder, "seatrial-kwok"))
+	copyProgram(t, "../../.bin/seatrial-kwok", filepath.Join(folder, "seatrial-kwok"))
 
 	const nobody = 65534
 	p := prepare(t, []string{"TMPDIR=" + folder, "XDG_RUNTIME_DIR="}, "up")
@@ -89,7 +88,7 @@ func testPlayed(t *testing.T, p *program) kubernetes.Interface {
 
 	log, err := client.CoreV1().Pods("default").GetLogs("server", &corev1.PodLogOptions{}).DoRaw(t.Context())
 	require.NoError(t, err)
-	require.Contains(t, string(log), "nothing of this pod was run")
+	require.Equal(t, "KWOK plays the node: nothing of this pod was run\n", string(log))
 	require.NoError(t, client.CoreV1().Pods("default").Delete(t.Context(), "server", metav1.DeleteOptions{}))
 
 	for name, part := range map[string]string{"good": "", "bad": "fail"} {

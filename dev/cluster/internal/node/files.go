@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"text/template"
+	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -23,8 +24,10 @@ var templates embed.FS
 //go:embed kwok.yaml
 var played []byte
 
-// playedLog is what `kubectl logs` shows of every pod that is played.
-const playedLog = "KWOK plays the node: nothing of this pod was run\n"
+// playedLog is what `kubectl logs` shows of every pod that is played: a line as containerd would write it.
+func playedLog() []byte {
+	return []byte(time.Now().UTC().Format(time.RFC3339Nano) + " stdout F KWOK plays the node: nothing of this pod was run\n")
+}
 
 // Prepare writes all files that the cluster reads into the folder of its state: keys, certificates, and what
 // configures its programs.
@@ -71,7 +74,7 @@ func render(config Config) (map[string][]byte, error) {
 		files[filepath.Join(configFolder, entry.Name())] = out.Bytes()
 	}
 	files[filepath.Join(configFolder, "kwok.yaml")] = played
-	files[filepath.Join(configFolder, "played.log")] = []byte(playedLog)
+	files[filepath.Join(configFolder, "played.log")] = playedLog()
 	return files, nil
 }
 
