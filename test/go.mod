@@ -4,11 +4,17 @@ go 1.26.0
 
 require (
 	github.com/nats-io/nats.go v1.55.0
+	github.com/seatrial/seatrial/deploy/provision v0.0.0
 	github.com/seatrial/seatrial/dev v0.0.0
 	github.com/seatrial/seatrial/internal/helm v0.0.0
 	github.com/seatrial/seatrial/internal/kit v0.0.0
 	github.com/seatrial/seatrial/proto v0.0.0
+	github.com/seatrial/seatrial/services/executor v0.0.0
+	github.com/seatrial/seatrial/services/notifier v0.0.0
+	github.com/seatrial/seatrial/services/planner v0.0.0
+	github.com/seatrial/seatrial/services/tester v0.0.0
 	github.com/stretchr/testify v1.12.1
+	google.golang.org/protobuf v1.36.12
 	k8s.io/apimachinery v0.37.2
 )
 
@@ -100,10 +106,6 @@ require (
 	github.com/rubenv/sql-migrate v1.8.1 // indirect
 	github.com/russross/blackfriday/v2 v2.1.0 // indirect
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3 // indirect
-	github.com/seatrial/seatrial/services/executor v0.0.0 // indirect
-	github.com/seatrial/seatrial/services/notifier v0.0.0 // indirect
-	github.com/seatrial/seatrial/services/planner v0.0.0 // indirect
-	github.com/seatrial/seatrial/services/tester v0.0.0 // indirect
 	github.com/shopspring/decimal v1.4.0 // indirect
 	github.com/spf13/cast v1.7.0 // indirect
 	github.com/spf13/cobra v1.10.2 // indirect
@@ -121,7 +123,6 @@ require (
 	golang.org/x/term v0.47.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
 	golang.org/x/time v0.16.0 // indirect
-	google.golang.org/protobuf v1.36.12 // indirect
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
@@ -146,6 +147,7 @@ require (
 )
 
 replace (
+	github.com/seatrial/seatrial/deploy/provision => ../deploy/provision
 	github.com/seatrial/seatrial/dev => ../dev
 	github.com/seatrial/seatrial/internal/helm => ../internal/helm
 	github.com/seatrial/seatrial/internal/kit => ../internal/kit
