@@ -51,7 +51,8 @@ type Client struct {
 	kinds *kinds
 }
 
-// LogTo has what Kubernetes' libraries log of themselves go to log, for the whole process.
+// LogTo has what Kubernetes' libraries log of themselves go to log, for the whole process: call it before anything else,
+// and once.
 func LogTo(log *slog.Logger) { klog.SetSlogLogger(log) }
 
 // Connect returns a client for the cluster that the kubeconfig file names, or, where that is empty, for the one that the

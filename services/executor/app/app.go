@@ -59,7 +59,9 @@ func (c *Config) Flags(fs *flag.FlagSet) {
 // Run runs an executor until ctx ends, and then drains it: work under way is finished within the grace, or called off.
 func Run(ctx context.Context, cfg Config) error {
 	return service.Run(ctx, cfg.Config, func(ctx context.Context, s *service.Service) error {
-		kube.LogTo(s.Log)
+		if cfg.Log == nil { // the process is this service's alone
+			kube.LogTo(s.Log)
+		}
 		client, err := kube.Connect(cfg.Kubeconfig)
 		if err != nil {
 			return err

@@ -107,7 +107,9 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	return service.Run(ctx, cfg.Config, func(ctx context.Context, s *service.Service) error {
-		kube.LogTo(s.Log)
+		if cfg.Log == nil { // the process is this service's alone
+			kube.LogTo(s.Log)
+		}
 		client, err := kube.Connect(cfg.Kubeconfig)
 		if err != nil {
 			return err
