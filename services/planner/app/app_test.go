@@ -105,7 +105,7 @@ func TestPlannersTakeARequestFromItsUploadToItsCommand(t *testing.T) {
 	require.NoError(t, wire.Unmarshal(nil, data, &waited))
 	require.Equal(t, pb.ResultRejected, waited.GetSettled().GetSettlement().GetResult())
 	require.Contains(t, waited.GetSettled().GetFailure().GetReason(), "web-0.9.0.tgz")
-	require.Contains(t, waited.GetSettled().GetFailure().GetNext(), "nats object put seatrial-uploads")
+	require.Contains(t, waited.GetSettled().GetFailure().GetNext(), "nats object put --name web-0.9.0.tgz seatrial-uploads")
 
 	code, data = ask(t, conn, "deploy", `{"id": "good", "chart": {"object": "web-1.0.0.tgz"}}`)
 	require.Empty(t, code, string(data))

@@ -372,7 +372,7 @@ func TestInlineValuesHaveALimitInBothEncodings(t *testing.T) {
 				return
 			}
 			require.Len(t, violations, 1)
-			require.Equal(t, test.wants+"; at most 262144 (256 KiB)", violations[0].GetField()+" "+violations[0].GetMessage())
+			require.Equal(t, test.wants+" as they are sent on; at most 262144 (256 KiB)", violations[0].GetField()+" "+violations[0].GetMessage())
 		})
 	}
 }
