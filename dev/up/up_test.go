@@ -66,8 +66,8 @@ func (p *program) ready(t *testing.T) (natsURL string) {
 	line, err := p.stdout.ReadString('\n')
 	if err != nil {
 		_ = p.Wait()
+		require.NoError(t, err, "it ended: %s", p.stderr.String())
 	}
-	require.NoError(t, err, "it ended: %s", p.stderr.String())
 	tail, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "ready: nats=")
 	require.True(t, ok, line)
 	natsURL, kubeconfig, ok := strings.Cut(tail, " kubeconfig=")
